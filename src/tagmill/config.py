@@ -1,0 +1,131 @@
+"""Everything a user can set, validated at start.
+
+One field is one setting: its environment variable is `TAGMILL_<NAME>` (`DATABASE_URL` and
+`BENCH_DATABASE_URL` keep their usual names). `docs/settings.md` is generated from this table.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from tagmill.errors import ConfigurationError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+class Config(BaseSettings):
+    model_config = SettingsConfigDict(env_prefix="TAGMILL_", frozen=True)
+
+    database_url: Annotated[str, Field(validation_alias="DATABASE_URL")] = ""
+    """PostgreSQL 14 to 18, as `postgresql://user:password@host:port/name`. Empty: an embedded
+    PostgreSQL under the data directory."""
+
+    var: Path = ROOT / "var"
+    """The data directory: the embedded PostgreSQL, the secret key, the demo's state."""
+
+    listen: str = "127.0.0.1:8080"
+    """Address and port of the API server."""
+
+    secret_key: str = ""
+    """Django's signing key. Empty: made once and kept in the data directory, mode 0600."""
+
+    allowed_hosts: str = "localhost,127.0.0.1,[::1]"
+    """Host names that the API answers to, separated by commas."""
+
+    csrf_trusted_origins: str = ""
+    """Origins (`https://tags.example.com`) that may post to the admin, separated by commas."""
+
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """What is logged, as one JSON object a line on standard error."""
+
+    threads: Annotated[int, Field(ge=2, le=64)] = 16
+    """Threads for REST and admin requests. Waiting workers and event streams need none."""
+
+    maintenance: bool = True
+    """Run the periodic tasks (reaper, sweep, collection, clean-up) inside this API server."""
+
+    partition_slots: Annotated[int, Field(ge=8, le=65_536, multiple_of=8)] = 1024
+    """Slots of a partition made from now on; existing ones keep theirs."""
+
+    document_bytes: Annotated[int, Field(ge=1024)] = 4 * MIB
+    """The largest XML document accepted. Real `lshw -xml` documents are 15 to 300 kB."""
+
+    document_depth: Annotated[int, Field(ge=8, le=255)] = 128
+    """The deepest nesting of elements accepted. libxml2 itself stops at 256."""
+
+    request_bytes: Annotated[int, Field(ge=64 * KIB)] = 16 * MIB
+    """The largest request body accepted, except for `nodes/import`, which is streamed."""
+
+    import_line_bytes: Annotated[int, Field(ge=1024)] = 16 * MIB
+    """The longest line of a bulk import."""
+
+    definition_bytes: Annotated[int, Field(ge=64, le=1 * MIB)] = 16 * KIB
+    """The longest definition of a tag."""
+
+    batch_nodes: Annotated[int, Field(ge=1, le=65_536)] = 1024
+    """Most nodes in one batch to a worker, whatever the worker asks for."""
+
+    batch_bytes: Annotated[int, Field(ge=64 * KIB)] = 8 * MIB
+    """Most XML bytes in one batch to a worker (a single larger document still goes out)."""
+
+    batch_cache_bytes: Annotated[int, Field(ge=0)] = 64 * MIB
+    """Memory for batch bodies kept serialised and compressed. 0 keeps none."""
+
+    lease_seconds: Annotated[int, Field(ge=2, le=3600)] = 60
+    """How long a lease lasts without a heartbeat, by the database's clock."""
+
+    heartbeat_seconds: Annotated[int, Field(ge=1, le=600)] = 15
+    """How often a worker says that it lives. A worker silent for three leases is forgotten."""
+
+    poll_seconds: Annotated[int, Field(ge=1, le=300)] = 60
+    """The longest that a long-poll is held (`Prefer: wait`)."""
+
+    evaluation_attempts: Annotated[int, Field(ge=1, le=10)] = 2
+    """Failed evaluations after which an expression counts as failed."""
+
+    evaluation_seconds: Annotated[float, Field(gt=0)] = 5.0
+    """The longest that one expression may take on one document before a worker stops it."""
+
+    expression_hours: Annotated[float, Field(ge=0)] = 1.0
+    """How long an expression that nothing refers to is kept."""
+
+    finished_job_hours: Annotated[int, Field(ge=0)] = 1
+    """How long finished jobs stay visible in the admin."""
+
+    @field_validator("listen")
+    @classmethod
+    def _has_port(cls, value: str) -> str:
+        host, _, port = value.rpartition(":")
+        if not host or not port.isdigit() or not 0 <= int(port) < 65_536:
+            raise ValueError("must be ADDRESS:PORT, for example 127.0.0.1:8080")
+        return value
+
+    @property
+    def listen_address(self) -> tuple[str, int]:
+        host, _, port = self.listen.rpartition(":")
+        return host.strip("[]"), int(port)
+
+
+@functools.cache
+def load() -> Config:
+    """The configuration of this process. Raises ConfigurationError that names each bad variable."""
+    try:
+        return Config()
+    except ValidationError as error:
+        problems = [
+            f"{_variable(str(item['loc'][0]))}={item['input']!r}: {item['msg']}"
+            for item in error.errors()
+        ]
+        raise ConfigurationError("; ".join(problems)) from None
+
+
+def _variable(field: str) -> str:
+    return field if field.isupper() else f"TAGMILL_{field.upper()}"

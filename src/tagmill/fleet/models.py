@@ -1,0 +1,110 @@
+"""The fleet: clusters, partitions of slots, nodes and their documents.
+
+Invariants (design section 2), held by `tagmill.fleet.ingest`, the only writer:
+
+- `node.rev <= partition.rev`, and rev order is commit order: every transaction that changes a node
+  first raises its partition's `rev` under the row lock.
+- A slot is handed out once and never reused; a deleted node stays as a tombstone with its rev.
+- Locks are always taken in the order cluster, partition, node, match, tag; each kind sorted by id.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from django.db import models
+from django.db.models.functions import Now
+
+
+class Cluster(models.Model):
+    """A site. Workers are authorised per cluster."""
+
+    uuid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
+    name = models.CharField(max_length=256, unique=True)
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        db_table = "cluster"
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Partition(models.Model):
+    """Up to `capacity` slots of one cluster, with one revision. `capacity` never changes."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="partitions")
+    number = models.PositiveIntegerField(help_text="1, 2, 3, ... within the cluster")
+    rev = models.BigIntegerField(db_default=0)
+    capacity = models.PositiveIntegerField(help_text="slots; a multiple of 8")
+    next_slot = models.PositiveIntegerField(db_default=0)
+    node_count = models.PositiveIntegerField(db_default=0, help_text="live nodes")
+
+    class Meta:
+        db_table = "partition"
+        ordering = ["id"]
+        constraints = [
+            models.UniqueConstraint(fields=["cluster", "number"], name="partition_number"),
+            models.CheckConstraint(
+                condition=models.Q(next_slot__lte=models.F("capacity")), name="partition_capacity"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.cluster_id}/{self.number}"
+
+
+class Node(models.Model):
+    """A machine, or the tombstone of one (`deleted_at` set)."""
+
+    system_id = models.CharField(max_length=64)
+    hostname = models.CharField(max_length=255, db_default="")
+    kind = models.CharField(max_length=32, db_default="machine")
+    partition = models.ForeignKey(Partition, on_delete=models.PROTECT, related_name="nodes")
+    slot = models.PositiveIntegerField()
+    rev = models.BigIntegerField(help_text="the partition's rev at this node's last change")
+    digest = models.BinaryField(
+        max_length=32, db_default=b"", help_text="SHA-256 over all documents; empty without any"
+    )
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+    updated_at = models.DateTimeField(db_default=Now(), editable=False)
+    deleted_at = models.DateTimeField(null=True, editable=False)
+
+    class Meta:
+        db_table = "node"
+        ordering = ["id"]
+        constraints = [
+            models.UniqueConstraint(fields=["partition", "slot"], name="node_slot"),
+            models.UniqueConstraint(
+                fields=["system_id"],
+                condition=models.Q(deleted_at__isnull=True),
+                name="node_live_system_id",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["partition", "rev"], name="node_partition_rev"),
+            models.Index(
+                fields=["hostname"],
+                condition=models.Q(deleted_at__isnull=True),
+                name="node_live_hostname",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.system_id
+
+
+class Document(models.Model):
+    """The XML that one probe printed for one node: UTF-8, without an XML declaration."""
+
+    pk = models.CompositePrimaryKey("node_id", "probe")
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="documents")
+    probe = models.CharField(max_length=64, help_text="lshw, lldp, ...")
+    xml = models.TextField(help_text="compressed at rest (see migration 0002)")
+    size = models.PositiveIntegerField(help_text="bytes of xml in UTF-8")
+    digest = models.BinaryField(max_length=32, help_text="SHA-256 of xml")
+    uploaded_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        db_table = "document"

@@ -1,0 +1,130 @@
+"""Rebuilds, and the workers and leases that carry them out."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.conf import settings
+from django.db import models
+from django.db.models.functions import Now
+
+from tagmill.fleet.models import Cluster, Partition
+from tagmill.tags.models import Expression, Tag
+
+
+class Rebuild(models.Model):
+    """A request to evaluate tags everywhere. Its progress is derived, never counted:
+
+    a target is reached when `match.rev >= target.rev` for (target.expression, target.partition).
+    """
+
+    class State(models.TextChoices):
+        RUNNING = "running"
+        COMPLETE = "complete"
+        CANCELLED = "cancelled"
+        FAILED = "failed"
+        SUPERSEDED = "superseded"
+
+    class Reason(models.TextChoices):
+        CREATED = "created", "tag created"
+        DEFINITION = "definition", "definition changed"
+        FORCED = "forced", "asked for by a user"
+
+    uuid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
+    tags = models.ManyToManyField(Tag, related_name="rebuilds", db_table="rebuild_tag")
+    reason = models.CharField(max_length=16, choices=Reason)
+    state = models.CharField(max_length=16, choices=State, db_default=State.RUNNING)
+    requested_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    requested_at = models.DateTimeField(db_default=Now(), editable=False)
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        db_table = "rebuild"
+        ordering = ["-id"]
+        indexes = [
+            models.Index(fields=["id"], condition=models.Q(state="running"), name="rebuild_running")
+        ]
+
+    def __str__(self) -> str:
+        return str(self.uuid)
+
+
+class RebuildTarget(models.Model):
+    """The rev that (expression, partition) must reach for the rebuild to be complete."""
+
+    pk = models.CompositePrimaryKey("rebuild_id", "expression_id", "partition_id")
+    rebuild = models.ForeignKey(Rebuild, on_delete=models.CASCADE, related_name="targets")
+    expression = models.ForeignKey(Expression, on_delete=models.CASCADE, related_name="+")
+    partition = models.ForeignKey(Partition, on_delete=models.CASCADE, related_name="+")
+    rev = models.BigIntegerField()
+
+    class Meta:
+        db_table = "rebuild_target"
+
+
+class WorkerToken(models.Model):
+    """What a worker authenticates with: bound to clusters, good for nothing else.
+
+    The token is `tmw_<lookup>_<secret>`; only `lookup` and the SHA-256 of the secret are stored.
+    """
+
+    name = models.CharField(max_length=256, unique=True)
+    lookup = models.CharField(max_length=16, unique=True, editable=False)
+    secret_digest = models.BinaryField(max_length=32, editable=False)
+    clusters = models.ManyToManyField(
+        Cluster,
+        blank=True,
+        related_name="worker_tokens",
+        db_table="worker_token_cluster",
+        help_text="the clusters it may read and answer for",
+    )
+    all_clusters = models.BooleanField(default=False, help_text="also those made later")
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        db_table = "worker_token"
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Worker(models.Model):
+    """One running worker process, as it registered itself. Deleted when it stays silent."""
+
+    uuid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
+    token = models.ForeignKey(WorkerToken, on_delete=models.CASCADE, related_name="workers")
+    name = models.CharField(max_length=256)
+    evaluator = models.CharField(max_length=32)
+    version = models.CharField(max_length=64)
+    registered_at = models.DateTimeField(db_default=Now(), editable=False)
+    last_heartbeat = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        db_table = "worker"
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Lease(models.Model):
+    """A worker's hold on one partition's job until `deadline`, by the database's clock.
+
+    At most one per partition: the job's Procrastinate `lock` is the partition.
+    """
+
+    uuid = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    worker = models.ForeignKey(Worker, on_delete=models.CASCADE, related_name="leases")
+    partition = models.OneToOneField(Partition, on_delete=models.CASCADE, related_name="lease")
+    job_id = models.BigIntegerField(unique=True)
+    rev = models.BigIntegerField(help_text="the partition's rev when it was leased")
+    leased_at = models.DateTimeField(db_default=Now(), editable=False)
+    deadline = models.DateTimeField()
+
+    class Meta:
+        db_table = "lease"
+        indexes = [models.Index(fields=["deadline"], name="lease_deadline")]
