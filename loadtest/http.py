@@ -1,0 +1,53 @@
+"""A small REST client for the demo and the benchmarks: JSON in, JSON out, problems as errors."""
+
+from __future__ import annotations
+
+import http.client
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+
+
+class ApiProblem(Exception):
+    """The API answered with a problem document."""
+
+    def __init__(self, status: int, problem: dict[str, Any]) -> None:
+        super().__init__(f"{status} {problem.get('code', '')}: {problem.get('detail', '')}")
+        self.status = status
+        self.problem = problem
+
+
+class Api:
+    """One kept-alive connection to `base` (`http://127.0.0.1:8080`), with a user's token."""
+
+    def __init__(self, base: str, token: str, seconds: float = 60) -> None:
+        self.base = base
+        url = urlsplit(base)
+        self._connection = http.client.HTTPConnection(
+            url.hostname or "", url.port, timeout=seconds
+        )
+        self._headers = {"Authorization": f"Token {token}", "Content-Type": "application/json"}
+
+    def get(self, path: str) -> Any:
+        return self.call("GET", path)
+
+    def post(self, path: str, body: Any = None) -> Any:
+        return self.call("POST", path, {} if body is None else body)
+
+    def delete(self, path: str) -> Any:
+        return self.call("DELETE", path)
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        """The decoded answer; raises ApiProblem for 4xx and 5xx, OSError when nobody answers."""
+        data = None if body is None else orjson.dumps(body)
+        self._connection.request(method, f"/api/v1/{path}", data, self._headers)
+        response = self._connection.getresponse()
+        text = response.read()
+        answer = orjson.loads(text) if text else None
+        if response.status >= http.client.BAD_REQUEST:
+            raise ApiProblem(response.status, answer if isinstance(answer, dict) else {})
+        return answer
+
+    def close(self) -> None:
+        self._connection.close()
