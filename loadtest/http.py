@@ -24,9 +24,7 @@ class Api:
     def __init__(self, base: str, token: str, seconds: float = 60) -> None:
         self.base = base
         url = urlsplit(base)
-        self._connection = http.client.HTTPConnection(
-            url.hostname or "", url.port, timeout=seconds
-        )
+        self._connection = http.client.HTTPConnection(url.hostname or "", url.port, timeout=seconds)
         self._headers = {"Authorization": f"Token {token}", "Content-Type": "application/json"}
 
     def get(self, path: str) -> Any:

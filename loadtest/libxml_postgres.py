@@ -78,10 +78,8 @@ def _start(binaries: Path, directory: Path) -> str:
     user = _user()
     if user:
         shutil.chown(directory, user)
-    _run(
-        [binaries / "initdb", "-D", directory / "data", "-U", "postgres", "-A", "trust"]
-        + ["-E", "UTF8", "--locale=C", "--no-sync"]
-    )
+    options = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
+    _run([binaries / "initdb", "-D", directory / "data", *options])
     # The documents fit in memory and nothing is written while it is measured; these only make the
     # preparation quick.
     settings = f"-k {directory} -h '' -c shared_buffers=1GB -c fsync=off -c max_wal_size=4GB"

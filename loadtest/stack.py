@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from http import HTTPStatus
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
@@ -56,6 +57,14 @@ class Stack:
     def pids(self) -> dict[str, int]:
         return {name: process.pid for name, process in self._processes.items()}
 
+    def parked_polls(self) -> int:
+        """How many workers wait at the server for work, by its metrics."""
+        with urlopen(f"{self.url}/metrics", timeout=5) as answer:  # noqa: S310 - our URL
+            for line in answer.read().decode().splitlines():
+                if line.startswith("tagmill_parked_polls "):
+                    return int(float(line.split()[1]))
+        return 0
+
     def check(self) -> None:
         """Raises StackError when a process has ended."""
         for name, process in self._processes.items():
@@ -81,12 +90,17 @@ class Stack:
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             self.check()
-            with contextlib.suppress(URLError, OSError):
-                with urlopen(f"{self.url}/readyz", timeout=5) as answer:  # noqa: S310 - our URL
-                    if answer.status == 200:  # noqa: PLR2004
-                        return
+            if self._is_ready():
+                return
             time.sleep(0.05)
         raise StackError(f"the API server was not ready within {START_SECONDS} s")
+
+    def _is_ready(self) -> bool:
+        try:
+            with urlopen(f"{self.url}/readyz", timeout=5) as answer:  # noqa: S310 - our URL
+                return bool(answer.status == HTTPStatus.OK)
+        except (URLError, OSError):
+            return False
 
     def _last_words(self, name: str) -> str:
         lines = (self.log / f"{name}.log").read_text(errors="replace").strip().splitlines()

@@ -1,7 +1,7 @@
 """The messages of docs/protocol.md as dataclasses.
 
-`dump` and `load` turn them into JSON and back; `load` checks every field's presence and type (deeply)
-and refuses unknown ones, so that both ends speak exactly this schema.
+`dump` and `load` turn them into JSON and back; `load` checks the presence and type of every field,
+deeply, and refuses unknown ones, so that both ends speak exactly this schema.
 """
 
 from __future__ import annotations

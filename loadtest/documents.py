@@ -1,0 +1,56 @@
+"""The fleet's current documents, straight from the database, for comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from django.db import connection, transaction
+
+# Read through a server-side cursor, so that 100,000 documents are never held at once.
+SELECT = """
+SELECT node.id, document.probe, document.xml
+  FROM node JOIN document ON document.node_id = node.id
+ WHERE node.deleted_at IS NULL
+ ORDER BY node.id, document.probe
+"""
+ROWS = 200
+
+
+class NodeDocuments(NamedTuple):
+    node_id: int
+    probes: dict[str, str]
+
+
+def stream() -> Iterator[NodeDocuments]:
+    """Every live node that has documents, in the order of its id."""
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute(f"DECLARE documents NO SCROLL CURSOR FOR {SELECT}")
+        current: NodeDocuments | None = None
+        while rows := _fetch():
+            for node_id, probe, xml in rows:
+                if current is None or current.node_id != node_id:
+                    if current is not None:
+                        yield current
+                    current = NodeDocuments(node_id, {})
+                current.probes[probe] = xml
+        if current is not None:
+            yield current
+
+
+def _fetch() -> list[tuple[int, str, str]]:
+    with connection.cursor() as cursor:
+        cursor.execute(f"FETCH {ROWS} FROM documents")
+        return list(cursor.fetchall())
+
+
+def mean_bytes() -> float:
+    """Mean size of a live node's documents, bytes of XML."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT coalesce(sum(size)::float / nullif(count(DISTINCT node_id), 0), 0)"
+            "  FROM document JOIN node ON node.id = node_id AND node.deleted_at IS NULL"
+        )
+        (mean,) = cursor.fetchone()
+        return float(mean)
