@@ -9,7 +9,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
 # These read or write no database.
-WITHOUT_DATABASE = {"help", "--help", "version", "--version", "makemigrations", "findstatic"}
+WITHOUT_DATABASE = {
+    "help",
+    "--help",
+    "version",
+    "--version",
+    "makemigrations",
+    "findstatic",
+    "settings",
+}
 
 
 def main(arguments: list[str]) -> int:

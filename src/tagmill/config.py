@@ -23,7 +23,9 @@ MAX_PORT = 65_535
 
 
 class Config(BaseSettings):
-    model_config = SettingsConfigDict(env_prefix="TAGMILL_", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix="TAGMILL_", frozen=True, use_attribute_docstrings=True
+    )
 
     database_url: Annotated[str, Field(validation_alias="DATABASE_URL")] = ""
     """PostgreSQL 14 to 18, as `postgresql://user:password@host:port/name`. Empty: an embedded
@@ -130,3 +132,16 @@ def load() -> Config:
 
 def _variable(field: str) -> str:
     return field if field.isupper() else f"TAGMILL_{field.upper()}"
+
+
+def table() -> str:
+    """All settings as the Markdown of docs/settings.md."""
+    lines = ["| variable | default | meaning |", "|---|---|---|"]
+    for name, info in Config.model_fields.items():
+        default = info.default
+        if isinstance(default, Path):
+            default = default.relative_to(ROOT)
+        shown = f"`{default}`" if default != "" else ""
+        meaning = " ".join((info.description or "").split())
+        lines.append(f"| `{info.validation_alias or _variable(name)}` | {shown} | {meaning} |")
+    return "\n".join(lines) + "\n"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
+import tempfile
 
 from tagmill.config import Config
 
@@ -13,10 +15,12 @@ def key(config: Config) -> str:
         return config.secret_key
     path = config.var / "secret_key"
     config.var.mkdir(parents=True, exist_ok=True)
-    try:
-        # O_EXCL: of two processes that start at once, one writes and both read the same key.
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+    if not path.exists():
+        # Written whole under another name and linked: of two processes that start at once one
+        # wins, and neither ever reads half a key.
+        with tempfile.NamedTemporaryFile("w", dir=config.var, prefix=".secret_key-") as file:
             file.write(secrets.token_urlsafe(48))
-    except FileExistsError:
-        pass
+            file.flush()
+            with contextlib.suppress(FileExistsError):
+                os.link(file.name, path)
     return path.read_text()

@@ -1,0 +1,68 @@
+"""Settings are documented, and bad ones are named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tagmill import config, database
+from tagmill.errors import ConfigurationError
+
+DOCS = config.ROOT / "docs"
+
+
+def test_docs_list_every_setting() -> None:
+    page = (DOCS / "settings.md").read_text()
+    assert config.table() in page, "run: manage.py settings, and paste it into docs/settings.md"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "says"),
+    [
+        ("TAGMILL_LISTEN", "8080", "ADDRESS:PORT"),
+        ("TAGMILL_LISTEN", "127.0.0.1:99999", "ADDRESS:PORT"),
+        ("TAGMILL_PARTITION_SLOTS", "100", "multiple of 8"),
+        ("TAGMILL_THREADS", "many", "integer"),
+        ("TAGMILL_LOG_LEVEL", "loud", "debug"),
+    ],
+)
+def test_a_bad_setting_is_named_and_stops_the_start(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, says: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    config.load.cache_clear()
+    try:
+        with pytest.raises(ConfigurationError) as caught:
+            config.load()
+    finally:
+        monkeypatch.undo()
+        config.load.cache_clear()
+    assert variable in str(caught.value)
+    assert says in str(caught.value)
+
+
+def test_a_database_other_than_postgresql_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="DATABASE_URL must be postgresql://"):
+        database.django_settings(config.Config(DATABASE_URL="mysql://localhost/tagmill"))
+
+
+def test_a_database_url_is_taken_apart() -> None:
+    url = "postgresql://me:p%40ss@db.example.com:5433/tags?sslmode=require"
+    settings = database.django_settings(config.Config(DATABASE_URL=url))
+    assert settings["NAME"] == "tags"
+    assert settings["USER"] == "me"
+    assert settings["PASSWORD"] == "p@ss"
+    assert settings["HOST"] == "db.example.com"
+    assert settings["PORT"] == "5433"
+    assert settings["OPTIONS"] == {"sslmode": "require"}
+
+
+def test_the_signing_key_is_made_once_and_readable_by_its_owner_alone(tmp_path: Path) -> None:
+    from tagmill import secret
+
+    settings = config.Config(var=tmp_path / "data")
+    first = secret.key(settings)
+    assert secret.key(settings) == first
+    assert len(first) >= 50
+    assert (tmp_path / "data" / "secret_key").stat().st_mode & 0o777 == 0o600
