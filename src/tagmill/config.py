@@ -49,6 +49,10 @@ class Config(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """What is logged, as one JSON object a line on standard error."""
 
+    metrics_token: str = ""
+    """What `/metrics` asks for as `Authorization: Bearer`. Empty: it answers only to clients on the
+    same machine that come without a proxy."""
+
     threads: Annotated[int, Field(ge=2, le=64)] = 16
     """Threads for REST and admin requests. Waiting workers and event streams need none."""
 
