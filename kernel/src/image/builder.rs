@@ -1,0 +1,172 @@
+//! Events of the parser to rows.
+
+use super::store::{Child, DOCUMENT, ElementId, NameId, Store};
+use crate::error::{ImageError, PutError};
+use crate::xml::{Attribute, QName, Sink};
+
+struct Frame {
+    name: NameId,
+    start: usize,
+    attributes: u32,
+}
+
+/// Collects the edges of the open elements. The document's own row is the outermost frame.
+pub struct Builder<'s> {
+    store: &'s mut Store,
+    edges: Vec<u32>,
+    frames: Vec<Frame>,
+    /// Children of the document that follow the root.
+    epilog: Vec<u32>,
+    root_done: bool,
+    /// Set while a probe other than the first is read: the namespace it is put into.
+    pub probe: Option<String>,
+    recent: Vec<Option<(String, String, String, NameId)>>,
+}
+
+/// Slots of the cache of recent names; hardware uses some sixty.
+const RECENT: usize = 256;
+
+impl<'s> Builder<'s> {
+    pub fn new(store: &'s mut Store) -> Self {
+        let document = Frame { name: DOCUMENT, start: 0, attributes: 0 };
+        Builder {
+            store,
+            edges: Vec::new(),
+            frames: vec![document],
+            epilog: Vec::new(),
+            root_done: false,
+            probe: None,
+            recent: vec![None; RECENT],
+        }
+    }
+
+    /// Closes the root, which stays open for further probes until then, and the document.
+    pub fn finish(mut self) -> Result<ElementId, ImageError> {
+        let root = self.frames.pop().expect("a document has a root");
+        let id = self.close(root)?;
+        self.edges.push(Child::Element(id).pack());
+        self.edges.append(&mut self.epilog);
+        let document = self.frames.pop().expect("the document's frame is the first");
+        self.close(document)
+    }
+
+    fn close(&mut self, frame: Frame) -> Result<ElementId, ImageError> {
+        let id =
+            self.store.intern_element(frame.name, frame.attributes, &self.edges[frame.start..])?;
+        self.edges.truncate(frame.start);
+        Ok(id)
+    }
+
+    fn push(&mut self, child: Child) {
+        // The main root's frame stays open after its end tag, until `finish`.
+        let inside = if self.probe.is_some() { self.frames.len() > 2 } else { !self.root_done };
+        if inside {
+            self.edges.push(child.pack());
+        } else if self.probe.is_none() {
+            self.epilog.push(child.pack());
+        }
+        // What surrounds the root of a further probe belongs to no document.
+    }
+
+    fn name(&mut self, name: QName<'_>, element: bool) -> Result<NameId, ImageError> {
+        let uri = match &self.probe {
+            Some(probe) if element && name.uri.is_empty() => probe.clone(),
+            _ => name.uri.to_owned(),
+        };
+        self.store.name(&uri, name.prefix, name.local)
+    }
+
+    fn cached_name(&mut self, name: QName<'_>, element: bool) -> Result<NameId, ImageError> {
+        if self.probe.is_some() {
+            return self.name(name, element);
+        }
+        let bytes = name.local.as_bytes();
+        let place =
+            (bytes[0] as usize * 31 + bytes[bytes.len() - 1] as usize * 7 + bytes.len()) % RECENT;
+        if let Some((uri, prefix, local, id)) = &self.recent[place]
+            && local == name.local
+            && prefix == name.prefix
+            && uri == name.uri
+        {
+            return Ok(*id);
+        }
+        let id = self.name(name, element)?;
+        self.recent[place] = Some((name.uri.into(), name.prefix.into(), name.local.into(), id));
+        Ok(id)
+    }
+}
+
+impl Sink for Builder<'_> {
+    type Error = PutOrRefused;
+
+    fn start(&mut self, name: QName<'_>) -> Result<(), Self::Error> {
+        let name = self.cached_name(name, true)?;
+        self.frames.push(Frame { name, start: self.edges.len(), attributes: 0 });
+        Ok(())
+    }
+
+    fn attribute(&mut self, attribute: Attribute<'_>) -> Result<(), Self::Error> {
+        let name = self.cached_name(attribute.name, false)?;
+        let pair = self.store.intern_pair(name, attribute.value)?;
+        self.edges.push(pair);
+        self.frames.last_mut().expect("an element is open").attributes += 1;
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), Self::Error> {
+        if self.frames.len() == 2 && self.probe.is_none() {
+            self.root_done = true;
+            return Ok(());
+        }
+        let frame = self.frames.pop().expect("an element is open");
+        let id = self.close(frame)?;
+        self.edges.push(Child::Element(id).pack());
+        Ok(())
+    }
+
+    fn text(&mut self, text: &str) -> Result<(), Self::Error> {
+        let id = self.store.intern_text(text)?;
+        self.edges.push(Child::Text(id).pack());
+        Ok(())
+    }
+
+    fn comment(&mut self, text: &str) -> Result<(), Self::Error> {
+        let id = self.store.intern_text(text)?;
+        self.push(Child::Comment(id));
+        Ok(())
+    }
+
+    fn instruction(&mut self, target: &str, data: &str) -> Result<(), Self::Error> {
+        let name = self.store.name("", "", target)?;
+        let id = self.store.intern_pair(name, data)?;
+        self.push(Child::Instruction(id));
+        Ok(())
+    }
+}
+
+/// The error of a parse, before the probe's name is added.
+pub enum PutOrRefused {
+    Image(ImageError),
+    Refused(crate::error::DocumentRefused),
+}
+
+impl From<crate::error::DocumentRefused> for PutOrRefused {
+    fn from(error: crate::error::DocumentRefused) -> Self {
+        PutOrRefused::Refused(error)
+    }
+}
+
+impl From<ImageError> for PutOrRefused {
+    fn from(error: ImageError) -> Self {
+        PutOrRefused::Image(error)
+    }
+}
+
+impl PutOrRefused {
+    pub fn of(self, probe: &str) -> PutError {
+        match self {
+            PutOrRefused::Image(error) => PutError::Image(error),
+            PutOrRefused::Refused(error) => PutError::Document(probe.to_owned(), error),
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Images in files.
+//!
+//! ```text
+//! "TAGMILLP"  8 bytes
+//! version     u32 little-endian: SCHEMA
+//! digest      32 bytes, BLAKE3 of everything that follows
+//! sections    each: u64 length in bytes, then the bytes
+//! ```
+//!
+//! Sections: strings (text), string ends, names, pairs, elements, edges, roots: little-endian u32.
+//! Indexes are not stored; building them costs less than reading them would. The file is mapped to
+//! be checked and copied, so that a file truncated later cannot hurt.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+use super::store::{Child, DOCUMENT, Element, Name, Store};
+use super::{EMPTY, MAX_SLOTS, PartitionImage};
+use crate::error::ImageError;
+use crate::intern::Strings;
+
+const MAGIC: &[u8; 8] = b"TAGMILLP";
+/// Raised by every change to what a file means. Files of another schema are refused.
+const SCHEMA: u32 = 1;
+const HEADER: usize = 8 + 4 + 32;
+
+impl PartitionImage {
+    /// Writes the image to a file, completely or not at all.
+    pub fn save(&self, path: &Path) -> Result<(), ImageError> {
+        let mut body = Vec::new();
+        let store = &self.store;
+        let (text, ends) = store.strings.parts();
+        section(&mut body, text.as_bytes());
+        words(&mut body, ends.iter().copied());
+        words(&mut body, store.names.iter().flat_map(|name| [name.uri, name.prefix, name.local]));
+        words(&mut body, store.pairs.iter().flat_map(|&(name, value)| [name, value]));
+        words(
+            &mut body,
+            store.elements.iter().flat_map(|row| [row.name, row.start, row.attributes]),
+        );
+        words(&mut body, store.edges.iter().copied());
+        words(&mut body, self.roots.iter().copied());
+        let partial = path.with_extension("partial");
+        let write = || -> std::io::Result<()> {
+            let mut file = File::create(&partial)?;
+            file.write_all(MAGIC)?;
+            file.write_all(&SCHEMA.to_le_bytes())?;
+            file.write_all(blake3::hash(&body).as_bytes())?;
+            file.write_all(&body)?;
+            file.sync_all()?;
+            std::fs::rename(&partial, path)
+        };
+        write().map_err(|error| ImageError(format!("cannot write {}: {error}", path.display())))
+    }
+
+    /// Reads an image from a file. A damaged or foreign file is an error.
+    pub fn open(path: &Path) -> Result<Self, ImageError> {
+        let failed = |error| ImageError(format!("cannot read {}: {error}", path.display()));
+        let file = File::open(path).map_err(failed)?;
+        if file.metadata().map_err(failed)?.len() < HEADER as u64 {
+            return Err(ImageError(format!("{} is not a partition image", path.display())));
+        }
+        // SAFETY: the bytes are only read, and copied before they are trusted. A writer that changes
+        // the file meanwhile is outside of what `save`, which renames, ever does.
+        #[allow(unsafe_code)]
+        let map = unsafe { memmap2::Mmap::map(&file) }.map_err(failed)?;
+        decode(&map).map_err(|error| ImageError(format!("{}: {error}", path.display())))
+    }
+}
+
+fn section(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+    out.extend_from_slice(bytes);
+}
+
+fn words(out: &mut Vec<u8>, values: impl Iterator<Item = u32>) {
+    let bytes: Vec<u8> = values.flat_map(u32::to_le_bytes).collect();
+    section(out, &bytes);
+}
+
+fn decode(bytes: &[u8]) -> Result<PartitionImage, ImageError> {
+    let (header, body) = bytes.split_at_checked(HEADER).ok_or_else(truncated)?;
+    if !header.starts_with(MAGIC) {
+        return Err(ImageError("not a partition image".into()));
+    }
+    if header[8..12] != SCHEMA.to_le_bytes() {
+        return Err(ImageError("an image of another schema version".into()));
+    }
+    if header[12..] != *blake3::hash(body).as_bytes() {
+        return Err(ImageError("the digest does not match: the file is damaged".into()));
+    }
+    let mut reader = Reader(body);
+    let text = String::from_utf8(reader.section()?.to_vec())
+        .map_err(|_| ImageError("the string table is not UTF-8".into()))?;
+    let mut store = Store::empty(Strings::from_parts(text, reader.words()?)?);
+    let names = as_chunks::<3>(reader.words()?)?;
+    let pairs = as_chunks::<2>(reader.words()?)?;
+    let elements = as_chunks::<3>(reader.words()?)?;
+    let edges = reader.words()?;
+    let roots = reader.words()?;
+    for [uri, prefix, local] in names {
+        store.add_name(Name { uri, prefix, local });
+    }
+    for [name, value] in pairs {
+        if name as usize >= store.names.len() || value as usize >= store.strings.len() {
+            return Err(inconsistent());
+        }
+        store.add_pair((name, value))?;
+    }
+    store.elements = elements
+        .into_iter()
+        .map(|[name, start, attributes]| Element { name, start, attributes })
+        .collect();
+    store.edges = edges;
+    check(&store)?;
+    store.index_all_elements();
+    let documents = check_roots(&store, &roots)?;
+    Ok(PartitionImage { store, roots, documents, retired: 0 })
+}
+
+/// Every number in range, and every child before its parent, so that nothing can loop or panic.
+fn check(store: &Store) -> Result<(), ImageError> {
+    let strings = store.strings.len() as u32;
+    let names_known =
+        store.names.iter().all(|name| name.uri.max(name.prefix).max(name.local) < strings);
+    if !names_known || store.names.is_empty() {
+        return Err(inconsistent());
+    }
+    let mut start = 0;
+    for (id, row) in store.elements.iter().enumerate() {
+        let end = store.elements.get(id + 1).map_or(store.edges.len(), |next| next.start as usize);
+        let fits = row.start as usize == start
+            && start + row.attributes as usize <= end
+            && end <= store.edges.len()
+            && (row.name as usize) < store.names.len();
+        if !fits {
+            return Err(inconsistent());
+        }
+        let (attributes, children) = store.edges[start..end].split_at(row.attributes as usize);
+        let known = attributes.iter().all(|&pair| (pair as usize) < store.pairs.len())
+            && children.iter().all(|&packed| match Child::unpack(packed) {
+                Child::Element(child) => (child as usize) < id,
+                Child::Text(value) | Child::Comment(value) => value < strings,
+                Child::Instruction(pair) => (pair as usize) < store.pairs.len(),
+            });
+        if !known {
+            return Err(inconsistent());
+        }
+        start = end;
+    }
+    if start == store.edges.len() { Ok(()) } else { Err(inconsistent()) }
+}
+
+fn check_roots(store: &Store, roots: &[u32]) -> Result<usize, ImageError> {
+    let is_document =
+        |root: u32| store.elements.get(root as usize).is_some_and(|row| row.name == DOCUMENT);
+    let occupied = roots.iter().filter(|&&root| root != EMPTY);
+    if roots.len() > MAX_SLOTS as usize || !occupied.clone().all(|&root| is_document(root)) {
+        return Err(inconsistent());
+    }
+    Ok(occupied.count())
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn section(&mut self) -> Result<&'a [u8], ImageError> {
+        let (length, rest) = self.0.split_first_chunk::<8>().ok_or_else(truncated)?;
+        let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| truncated())?;
+        let (section, rest) = rest.split_at_checked(length).ok_or_else(truncated)?;
+        self.0 = rest;
+        Ok(section)
+    }
+
+    fn words(&mut self) -> Result<Vec<u32>, ImageError> {
+        let (words, rest) = self.section()?.as_chunks::<4>();
+        if !rest.is_empty() {
+            return Err(inconsistent());
+        }
+        Ok(words.iter().map(|&word| u32::from_le_bytes(word)).collect())
+    }
+}
+
+fn as_chunks<const N: usize>(words: Vec<u32>) -> Result<Vec<[u32; N]>, ImageError> {
+    let (chunks, rest) = words.as_chunks::<N>();
+    if rest.is_empty() { Ok(chunks.to_vec()) } else { Err(inconsistent()) }
+}
+
+fn truncated() -> ImageError {
+    ImageError("the file is truncated".into())
+}
+
+fn inconsistent() -> ImageError {
+    ImageError("the tables are inconsistent".into())
+}

@@ -1,0 +1,99 @@
+//! The axes, each in its own order.
+
+use super::{Evaluated, Interpreter};
+use crate::tree::{Kind, Node};
+use crate::xpath::ir::Axis;
+
+impl Interpreter<'_> {
+    /// Appends the nodes of an axis that pass, nearest first.
+    pub(super) fn walk(
+        &self,
+        axis: Axis,
+        node: Node,
+        found: &mut Vec<Node>,
+        passes: impl Fn(Node) -> bool,
+    ) -> Evaluated<()> {
+        let tree = self.tree;
+        let row = tree.row(node);
+        let mut visited = 0;
+        let mut visit = |node: Node| {
+            visited += 1;
+            if passes(node) {
+                found.push(node);
+            }
+        };
+        match axis {
+            Axis::SelfNode => visit(node),
+            Axis::Parent => {
+                if node != 0 {
+                    visit(row.parent);
+                }
+            }
+            Axis::Ancestor | Axis::AncestorOrSelf => {
+                if axis == Axis::AncestorOrSelf {
+                    visit(node);
+                }
+                self.ancestors(node).for_each(visit);
+            }
+            Axis::Attribute => (node + 1..tree.first_child(node)).for_each(visit),
+            Axis::Child => self.siblings(tree.first_child(node), row.end).for_each(visit),
+            Axis::Descendant => self.content(node + 1, row.end).for_each(visit),
+            Axis::DescendantOrSelf => {
+                visit(node);
+                self.content(node + 1, row.end).for_each(visit);
+            }
+            // Attributes have no siblings.
+            Axis::FollowingSibling if row.kind != Kind::Attribute && node != 0 => {
+                self.siblings(row.end, tree.row(row.parent).end).for_each(visit);
+            }
+            Axis::PrecedingSibling if row.kind != Kind::Attribute && node != 0 => {
+                let mut before: Vec<Node> =
+                    self.siblings(tree.first_child(row.parent), node).collect();
+                before.reverse();
+                before.into_iter().for_each(visit);
+            }
+            // libxml2 begins after the element that bears an attribute, so that its children do
+            // not follow it.
+            Axis::Following => {
+                let from =
+                    if row.kind == Kind::Attribute { tree.row(row.parent).end } else { row.end };
+                self.content(from, tree.len() as Node).for_each(visit);
+            }
+            Axis::Preceding => {
+                let before = if row.kind == Kind::Attribute { row.parent } else { node };
+                (1..before)
+                    .rev()
+                    .filter(|&other| tree.row(other).kind != Kind::Attribute)
+                    .filter(|&other| tree.row(other).end <= before)
+                    .for_each(visit);
+            }
+            Axis::FollowingSibling | Axis::PrecedingSibling => {}
+        }
+        self.budget.spend(visited)
+    }
+
+    fn ancestors(&self, node: Node) -> impl Iterator<Item = Node> + '_ {
+        let mut at = node;
+        std::iter::from_fn(move || {
+            if at == 0 {
+                return None;
+            }
+            at = self.tree.row(at).parent;
+            Some(at)
+        })
+    }
+
+    fn siblings(&self, from: Node, end: Node) -> impl Iterator<Item = Node> + '_ {
+        let mut at = from;
+        std::iter::from_fn(move || {
+            let node = (at < end).then_some(at)?;
+            at = self.tree.row(node).end;
+            Some(node)
+        })
+    }
+
+    /// The nodes from one row up to another without attributes.
+    fn content(&self, from: Node, end: Node) -> impl Iterator<Item = Node> + '_ {
+        (from..end).filter(|&node| self.tree.row(node).kind != Kind::Attribute)
+    }
+}

@@ -1,0 +1,137 @@
+//! Node-sets: sorted, without duplicates.
+
+use super::{Context, Evaluated, Interpreter};
+use crate::tree::{Kind, Node};
+use crate::xpath::ir::{Axis, BoolExpr, Cmp, NodeSet, Start, Step, Test};
+use crate::xpath::number;
+
+impl<'a> Interpreter<'a> {
+    /// The nodes of a set in document order.
+    pub(super) fn set(&self, set: &'a NodeSet, at: Context) -> Evaluated<Vec<Node>> {
+        match set {
+            NodeSet::Path(start, steps) => {
+                let mut nodes = match start {
+                    Start::Root => vec![0],
+                    Start::Context => vec![at.node],
+                    Start::Set(set) => self.set(set, at)?,
+                };
+                for step in steps {
+                    nodes = self.step(step, &nodes)?;
+                }
+                Ok(nodes)
+            }
+            NodeSet::Filter(set, predicate) => {
+                let mut nodes = self.set(set, at)?;
+                self.filter(predicate, &mut nodes, 0)?;
+                Ok(nodes)
+            }
+            NodeSet::Union(a, b) => {
+                let mut nodes = self.set(a, at)?;
+                nodes.extend(self.set(b, at)?);
+                nodes.sort_unstable();
+                nodes.dedup();
+                Ok(nodes)
+            }
+        }
+    }
+
+    fn step(&self, step: &'a Step, from: &[Node]) -> Evaluated<Vec<Node>> {
+        let mut found = Vec::new();
+        for &node in from {
+            self.budget.spend(1)?;
+            let start = found.len();
+            self.walk(step.axis, node, &mut found, |node| self.passes(step, node))?;
+            for predicate in &step.predicates {
+                self.filter(predicate, &mut found, start)?;
+            }
+            if step.axis.is_reverse() {
+                found[start..].reverse();
+            }
+        }
+        if from.len() > 1 && !found.is_sorted_by(|a, b| a < b) {
+            found.sort_unstable();
+            found.dedup();
+        }
+        Ok(found)
+    }
+
+    /// Keeps the nodes from `start` on that satisfy a predicate; positions are their order.
+    fn filter(
+        &self,
+        predicate: &'a BoolExpr,
+        nodes: &mut Vec<Node>,
+        start: usize,
+    ) -> Evaluated<()> {
+        let size = nodes.len() - start;
+        let mut kept = start;
+        for index in start..nodes.len() {
+            self.budget.spend(1)?;
+            let at = Context { node: nodes[index], position: index - start + 1, size };
+            if self.bool(predicate, at)? {
+                nodes[kept] = nodes[index];
+                kept += 1;
+            }
+        }
+        nodes.truncate(kept);
+        Ok(())
+    }
+
+    #[inline]
+    fn passes(&self, step: &Step, node: Node) -> bool {
+        let row = self.tree.row(node);
+        let principal = if step.axis == Axis::Attribute { Kind::Attribute } else { Kind::Element };
+        match &step.test {
+            Test::Node => true,
+            Test::Text => row.kind == Kind::Text,
+            Test::Comment => row.kind == Kind::Comment,
+            Test::Instruction(target) => {
+                let name = || {
+                    let local = self.store.names()[row.name as usize].local;
+                    self.store.strings().get(local)
+                };
+                row.kind == Kind::Instruction
+                    && target.as_ref().is_none_or(|target| target == name())
+            }
+            Test::Any => row.kind == principal,
+            Test::AnyIn(name) | Test::Name(name) => {
+                row.kind == principal && self.names[*name].matches(row.name)
+            }
+        }
+    }
+
+    pub(super) fn compare_sets(&self, cmp: Cmp, a: &[Node], b: &[Node]) -> Evaluated<bool> {
+        if a.is_empty() || b.is_empty() {
+            return Ok(false);
+        }
+        let values = |nodes: &[Node]| -> Evaluated<Vec<_>> {
+            nodes.iter().map(|&node| self.string_value(node)).collect()
+        };
+        let (mut a, mut b) = (values(a)?, values(b)?);
+        self.budget.spend(a.len() + b.len())?;
+        if cmp.is_equality() {
+            a.sort_unstable();
+            a.dedup();
+            b.sort_unstable();
+            b.dedup();
+            return Ok(match cmp {
+                Cmp::Eq => a.iter().any(|value| b.binary_search(value).is_ok()),
+                // Unequal unless both sides are one and the same value.
+                _ => a.len() > 1 || b.len() > 1 || a != b,
+            });
+        }
+        // NaN compares false with everything; the extremes decide for the rest.
+        let extremes = |values: &[std::borrow::Cow<'_, str>]| {
+            let numbers = values.iter().map(|value| number::parse(value)).filter(|n| !n.is_nan());
+            numbers.fold((f64::INFINITY, f64::NEG_INFINITY, false), |(low, high, _), number| {
+                (low.min(number), high.max(number), true)
+            })
+        };
+        let ((low_a, high_a, any_a), (low_b, high_b, any_b)) = (extremes(&a), extremes(&b));
+        Ok(any_a
+            && any_b
+            && match cmp {
+                Cmp::Lt | Cmp::Le => cmp.numbers(low_a, high_b),
+                _ => cmp.numbers(high_a, low_b),
+            })
+    }
+}
