@@ -1,0 +1,76 @@
+"""manage.py serve: the API server."""
+
+from __future__ import annotations
+
+import os
+from argparse import ArgumentParser
+from typing import Any
+
+import structlog
+from django.core.management.base import BaseCommand
+from django.db import connection
+from pydantic import ValidationError
+
+from api.server import health, logs, threads
+from tagmill.config import Config, load
+from tagmill.errors import ConfigurationError, DatabaseUnavailable
+
+log = structlog.get_logger("tagmill.server")
+
+
+class Command(BaseCommand):
+    help = "Run the API server (TAGMILL_* settings: docs/settings.md)."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--listen", metavar="ADDRESS:PORT", help="instead of TAGMILL_LISTEN")
+        parser.add_argument(
+            "--no-maintenance",
+            action="store_true",
+            help="leave the periodic tasks to another server",
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        config = configuration(options["listen"])
+        logs.configure(config.log_level)
+        check_database()
+        # Both start things when they are imported: the reactor, and what the domain registers.
+        from twisted.internet import reactor  # noqa: PLC0415
+
+        from api.server.app import Server  # noqa: PLC0415
+
+        run: Any = reactor
+        server = Server(run, config, config.maintenance and not options["no_maintenance"])
+        host, port = server.start()
+        run.callWhenRunning(
+            log.info, "ready", url=f"http://{bracketed(host)}:{port}", pid=os.getpid()
+        )
+        run.run()
+
+
+def configuration(listen: str | None) -> Config:
+    """The settings, with the command line's address. Raises ConfigurationError."""
+    config = load()
+    if listen is None:
+        return config
+    try:
+        return Config(listen=listen)
+    except ValidationError as error:
+        raise ConfigurationError(f"--listen {listen!r}: {error.errors()[0]['msg']}") from None
+
+
+def check_database() -> None:
+    """Raises ConfigurationError when the database cannot be reached or lacks a migration."""
+    try:
+        missing = threads.with_connection(health.unapplied_migrations)
+    except DatabaseUnavailable as error:
+        raise ConfigurationError(f"DATABASE_URL: {str(error.__cause__).strip()}") from None
+    if missing:
+        raise ConfigurationError(
+            f"the database lacks {len(missing)} migrations ({missing[0]}, ...): "
+            "run `manage.py migrate` first"
+        )
+    connection.close()
+
+
+def bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,162 @@
+"""What /metrics shows. The names are public API: docs/metrics.md lists them, and a test compares.
+
+Counters and histograms are this process's; the gauges over the database are the same on every server.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import structlog
+from django import db
+from django.db import connection
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    exposition as prometheus,
+)
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from tagmill.errors import TagmillError
+from tagmill.rebuilds import leases
+from wire.messages import Completion, CompletionAnswer
+
+log = structlog.get_logger("tagmill.metrics")
+
+CONTENT_TYPE = prometheus.CONTENT_TYPE_PLAIN_0_0_4
+# Several Prometheus servers scrape; the database is read once in this time.
+CACHE_SECONDS = 5.0
+# Their duration is how long there was nothing to do.
+WAITING_ROUTES = frozenset({"lease", "events"})
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+STALE = (Path(__file__).parent / "sql" / "stale_matches.sql").read_text()
+
+REGISTRY = CollectorRegistry()
+ProcessCollector(registry=REGISTRY)
+
+REQUESTS = Counter(
+    "tagmill_http_requests_total",
+    "Requests answered",
+    ["method", "route", "status"],
+    registry=REGISTRY,
+)
+REQUEST_SECONDS = Histogram(
+    "tagmill_http_request_seconds",
+    "From the end of a request to the end of its answer, without long-polls and event streams",
+    ["route"],
+    buckets=(0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30),
+    registry=REGISTRY,
+)
+PARKED_POLLS = Gauge("tagmill_parked_polls", "Long-polls waiting for work", registry=REGISTRY)
+BATCH_BYTES = Histogram(
+    "tagmill_batch_bytes",
+    "Bytes of a batch as sent, after compression",
+    buckets=tuple(4.0**power for power in range(4, 13)),
+    registry=REGISTRY,
+)
+BATCH_CACHE = Counter(
+    "tagmill_batch_cache_total",
+    "Batches asked of the cache, by outcome: hit or miss",
+    ["outcome"],
+    registry=REGISTRY,
+)
+EVALUATION_SECONDS = Histogram(
+    "tagmill_evaluation_seconds_per_document",
+    "Seconds that a worker took for one document, averaged over each partition it completed",
+    buckets=tuple(1e-6 * 4**power for power in range(0, 12)),
+    registry=REGISTRY,
+)
+COMPLETIONS = Counter(
+    "tagmill_completions_total",
+    "Partitions that workers completed, by outcome: applied or late",
+    ["outcome"],
+    registry=REGISTRY,
+)
+
+
+def observe_request(method: str, route: str, status: int, seconds: float) -> None:
+    method = method if method in METHODS else "other"
+    REQUESTS.labels(method, route, str(status)).inc()
+    if route not in WAITING_ROUTES:
+        REQUEST_SECONDS.labels(route).observe(seconds)
+
+
+def observe_completion(completion: Completion, answer: CompletionAnswer) -> None:
+    """To be called once for each completion that was answered."""
+    for result in answer.results:
+        COMPLETIONS.labels(result.outcome).inc()
+    for part in completion.results:
+        if part.documents > 0:
+            EVALUATION_SECONDS.observe(part.seconds / part.documents)
+
+
+class DatabaseCollector(Collector):
+    """Gauges read from the database at the scrape, on the calling thread's connection. While the
+    database is down they are absent and `tagmill_database_up` is 0."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._read_at = float("-inf")
+        self._found: list[Metric] = []
+
+    def describe(self) -> list[Metric]:
+        """Nothing is read when the collector is registered."""
+        return [
+            GaugeMetricFamily("tagmill_database_up", "Whether the database answers (1) or not (0)"),
+            GaugeMetricFamily("tagmill_queue_jobs", "Jobs in the queue", labels=["status"]),
+            GaugeMetricFamily("tagmill_stale_matches", "Matches that wait for evaluation"),
+            GaugeMetricFamily("tagmill_lease_age_seconds", "Age of the oldest lease; 0 for none"),
+        ]
+
+    def collect(self) -> Iterator[Metric]:
+        with self._lock:
+            if self._clock() - self._read_at >= CACHE_SECONDS:
+                self._found = self._read()
+                self._read_at = self._clock()
+            yield from self._found
+
+    def _read(self) -> list[Metric]:
+        up, jobs, stale, age = self.describe()
+        try:
+            for status, count in leases.job_counts().items():
+                jobs.add_metric([status], count)
+            stale.add_metric([], stale_matches())
+            age.add_metric([], oldest_lease_seconds())
+        except (db.Error, TagmillError) as error:
+            log.warning("metrics without the database", error=str(error).strip())
+            up.add_metric([], 0)
+            return [up]
+        up.add_metric([], 1)
+        return [up, jobs, stale, age]
+
+
+def stale_matches() -> int:
+    """Of every live expression and partition: those without a match at the partition's rev."""
+    with connection.cursor() as cursor:
+        cursor.execute(STALE)
+        return int(cursor.fetchone()[0])
+
+
+def oldest_lease_seconds() -> float:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT coalesce(extract(epoch FROM clock_timestamp() - min(leased_at)), 0) FROM lease"
+        )
+        return float(cursor.fetchone()[0])
+
+
+REGISTRY.register(DatabaseCollector())
+
+
+def exposition() -> bytes:
+    """The text that Prometheus reads."""
+    return prometheus.generate_latest(REGISTRY)

@@ -1,0 +1,170 @@
+"""The API server put together: pools, routes, listener, maintenance, and the order of its end."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from functools import partial
+from typing import Any
+
+import structlog
+from django.core.wsgi import get_wsgi_application
+from twisted.internet.defer import Deferred, DeferredList
+from twisted.internet.error import CannotListenError
+from twisted.web.wsgi import WSGIResource
+
+from api import metrics
+from api.server import lease
+from api.server.batchcache import BatchCache
+from api.server.batches import BatchResource, Slice
+from api.server.broker import Broker, Poll, Taken
+from api.server.events import Events, EventsResource
+from api.server.health import Health, Metrics, Ready
+from api.server.http import Request, Route, Site
+from api.server.imports import PATH as IMPORT_PATH
+from api.server.imports import Import, ImportResource
+from api.server.lease import LeaseResource
+from api.server.listener import Listener
+from api.server.threads import Threads
+from tagmill.config import Config
+from tagmill.errors import ConfigurationError
+from tagmill.rebuilds import maintenance
+from wire.messages import LeaseAnswer
+
+log = structlog.get_logger("tagmill.server")
+
+# Lease attempts, batch reads and checks of tokens: short, and apart from the REST requests.
+NATIVE_THREADS = 8
+# An import is bound by the database; a third one waits, with its client's socket unread.
+IMPORT_THREADS = 2
+# Requests still running after this are cut off. Kubernetes kills after 30 s.
+DRAIN_SECONDS = 20.0
+# As many workers may connect at once; the kernel's default of 50 would make some of them try again.
+BACKLOG = 1024
+WORK, PROGRESS = "tagmill_work", "tagmill_progress"
+
+
+class Server:
+    """`start` listens, `drain` ends everything in order; the reactor is the caller's to run."""
+
+    def __init__(self, reactor: Any, config: Config, run_maintenance: bool) -> None:
+        self._reactor = reactor
+        self._config = config
+        self._rest = Threads(reactor, "rest", config.threads)
+        self._native = Threads(reactor, "native", NATIVE_THREADS)
+        self._importers = Threads(reactor, "import", IMPORT_THREADS)
+        self._broker = Broker(reactor, self._take, self._give_back)
+        self._events = Events(reactor, self._native)
+        self._ready = Ready(self._native)
+        self._listener = Listener(reactor, (WORK, PROGRESS), self._heard, self._look_again)
+        self._stop_maintenance = threading.Event()
+        self._maintenance = threading.Thread(
+            target=maintenance.run_forever,
+            args=(self._stop_maintenance,),
+            name="maintenance",
+            daemon=True,
+        )
+        self._run_maintenance = run_maintenance
+        wsgi: Any = WSGIResource(reactor, self._rest.pool, get_wsgi_application())
+        self._site = Site(reactor, self._routes(), wsgi, config.request_bytes, self._intake)
+        self._port: Any = None
+        metrics.PARKED_POLLS.set_function(lambda: self._broker.parked)
+
+    def start(self) -> tuple[str, int]:
+        """The address that it listens on. Raises ConfigurationError when that is taken."""
+        host, port = self._config.listen_address
+        try:
+            self._port = self._reactor.listenTCP(port, self._site, BACKLOG, host)
+        except CannotListenError as error:
+            reason = getattr(error.socketError, "strerror", None) or error.socketError
+            raise ConfigurationError(
+                f"cannot listen on {host}:{port} ({reason}): choose another address with "
+                "TAGMILL_LISTEN or --listen ADDRESS:PORT"
+            ) from None
+        for pool in (self._rest, self._native, self._importers):
+            pool.start()
+        self._broker.start()
+        self._events.start()
+        self._listener.start()
+        if self._run_maintenance:
+            self._maintenance.start()
+        self._reactor.addSystemEventTrigger("before", "shutdown", self._drain)
+        self._reactor.addSystemEventTrigger("after", "shutdown", self._stop)
+        address = self._port.getHost()
+        return address.host, address.port
+
+    def _drain(self) -> Deferred[Any]:
+        """Accept nothing new, let waiting clients go, finish what runs within DRAIN_SECONDS."""
+        log.info("draining", requests=len(self._site.in_flight))
+        self._ready.is_draining = True
+        self._stop_maintenance.set()
+        self._listener.stop()
+        closed = self._port.stopListening()
+        self._broker.drain()
+        self._events.drain()
+        idle = self._site.when_idle()
+        idle.addTimeout(DRAIN_SECONDS, self._reactor, lambda *_: log.warning("requests cut off"))
+        return DeferredList([closed, idle], consumeErrors=True)
+
+    def _stop(self) -> None:
+        for pool in (self._rest, self._native, self._importers):
+            pool.stop()
+        log.info("stopped")
+
+    def _routes(self) -> list[Route]:
+        limits = Slice(None, None, self._config.batch_nodes, self._config.batch_bytes)
+        cache = BatchCache(self._config.batch_cache_bytes)
+        most_wait = self._config.poll_seconds
+        health, ready = Health(), self._ready
+        scrape = Metrics(self._native, self._config.metrics_token)
+        return [
+            _route(
+                "lease", "/api/v1/workers/lease", lambda: LeaseResource(self._broker, most_wait)
+            ),
+            _route(
+                "batch",
+                r"/api/v1/partitions/(\d{1,18})/nodes",
+                partial(BatchResource, self._native, cache, limits),
+            ),
+            _route(
+                "events",
+                "/api/v1/rebuilds/([0-9a-fA-F-]{36})/events",
+                partial(EventsResource, self._events, self._native),
+            ),
+            _route("import", IMPORT_PATH.decode(), ImportResource),
+            _route("healthz", "/healthz", lambda: health),
+            _route("readyz", "/readyz", lambda: ready),
+            _route("metrics", "/metrics", lambda: scrape),
+        ]
+
+    def _intake(self, request: Request) -> Import | None:
+        if request.method != b"POST" or request.path.rstrip(b"/") != IMPORT_PATH:
+            return None
+        line_bytes = self._config.import_line_bytes
+        return Import(self._reactor, request, self._native, self._importers, line_bytes)
+
+    def _take(self, poll: Poll) -> Deferred[Taken]:
+        return self._native.call(lease.take, poll)
+
+    def _give_back(self, poll: Poll, answer: LeaseAnswer) -> Deferred[None]:
+        return self._native.call(lease.give_back, poll, answer)
+
+    def _heard(self, channel: str, payload: str) -> None:
+        if channel == PROGRESS:
+            self._events.changed()
+            return
+        try:
+            work = json.loads(payload)
+            self._broker.work_arrived(work.get("cluster"), work.get("partitions") or ())
+        except (ValueError, AttributeError, TypeError):
+            log.warning("unreadable notification", channel=channel, payload=payload[:200])
+            self._broker.work_arrived(None)
+
+    def _look_again(self) -> None:
+        self._broker.look_again()
+        self._events.changed()
+
+
+def _route(name: str, path: str, make: Any) -> Route:
+    return Route(name, re.compile(path.encode() + b"/?"), make)

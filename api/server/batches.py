@@ -1,0 +1,111 @@
+"""GET /api/v1/partitions/{id}/nodes: the documents of a partition, for workers."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, dataclass
+
+import zstandard
+
+from api import metrics
+from api.server.batchcache import BatchCache
+from api.server.http import Request
+from api.server.lease import authenticated, cluster_ids
+from api.server.native import Native, credentials, respond
+from api.server.threads import Threads
+from tagmill.errors import Invalid, NotFound
+from tagmill.fleet import batches
+from tagmill.fleet.models import Partition
+from wire.messages import TOKEN_SCHEME, dump
+
+ZSTD_LEVEL = 3
+
+
+@dataclass(frozen=True)
+class Slice:
+    """What of a partition is asked for: the query parameters, within the server's limits."""
+
+    since: int | None
+    after: int | None
+    max_nodes: int
+    max_bytes: int
+
+
+class BatchResource(Native):
+    def __init__(
+        self, threads: Threads, cache: BatchCache, limits: Slice, partition: bytes
+    ) -> None:
+        super().__init__()
+        self._threads = threads
+        self._cache = cache
+        self._limits = limits
+        self._partition = int(partition)
+
+    async def answer(self, request: Request) -> None:
+        token = credentials(request, TOKEN_SCHEME)
+        part = slice_of(request, self._limits)
+        is_zstd = accepts_zstd(request.getHeader("accept-encoding"))
+        # Two calls: only in between, on the reactor thread, can the cache be asked.
+        rev = await self._threads.call(readable_revision, token, self._partition)
+        key = (self._partition, rev, part, is_zstd)
+        etag = 'W/"' + hashlib.blake2b(repr(key).encode(), digest_size=12).hexdigest() + '"'
+        request.setHeader("ETag", etag)
+        request.setHeader("Vary", "Accept-Encoding, Authorization")
+        request.setHeader("Cache-Control", "private, no-cache")
+        if etag in (request.getHeader("if-none-match") or ""):
+            respond(request, b"", status=304)
+            return
+        body = await self._cache.get(
+            key, lambda: self._threads.call(read, self._partition, part, is_zstd)
+        )
+        metrics.BATCH_BYTES.observe(len(body))
+        if is_zstd:
+            request.setHeader("Content-Encoding", "zstd")
+        respond(request, body)
+
+
+def readable_revision(token: str, partition: int) -> int:
+    """In a thread. The partition's rev; NotFound also where the token must not look."""
+    clusters = cluster_ids(authenticated(token))
+    if clusters is not None:
+        found = Partition.objects.filter(id=partition, cluster_id__in=clusters)
+        if not found.exists():
+            raise NotFound(f"no partition {partition}")
+    return batches.revision(partition)
+
+
+def read(partition: int, part: Slice, is_zstd: bool) -> bytes:
+    """In a thread: one batch as it goes over the wire."""
+    body = dump(batches.read(partition, **asdict(part)))
+    return zstandard.compress(body, ZSTD_LEVEL) if is_zstd else body
+
+
+def slice_of(request: Request, limits: Slice) -> Slice:
+    """Raises Invalid. What exceeds a limit is brought down to it."""
+    given = {name.decode("ascii", "replace"): values[-1] for name, values in request.args.items()}
+    unknown = given.keys() - asdict(limits).keys()
+    if unknown:
+        name = min(unknown)
+        raise Invalid(f"unknown parameter {name!r}", field=name)
+    numbers = {name: _number(name, value) for name, value in given.items()}
+    return Slice(
+        since=numbers.get("since"),
+        after=numbers.get("after"),
+        max_nodes=max(1, min(numbers.get("max_nodes", limits.max_nodes), limits.max_nodes)),
+        max_bytes=max(1, min(numbers.get("max_bytes", limits.max_bytes), limits.max_bytes)),
+    )
+
+
+def _number(name: str, value: bytes) -> int:
+    if not value.isdigit() or len(value) > 18:  # noqa: PLR2004 - bigint
+        raise Invalid("must be a whole number, 0 or more", field=name)
+    return int(value)
+
+
+def accepts_zstd(header: str | None) -> bool:
+    """Whether Accept-Encoding names zstd, with a weight that is not 0."""
+    for item in (header or "").lower().split(","):
+        coding, _, weight = item.partition(";")
+        if coding.strip() == "zstd":
+            return weight.replace(" ", "") not in {"q=0", "q=0.0", "q=0.00", "q=0.000"}
+    return False

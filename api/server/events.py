@@ -1,0 +1,207 @@
+"""GET /api/v1/rebuilds/{uuid}/events: a rebuild's progress as server-sent events.
+
+One `progress` event at once and after each change, at most five a second, then one `end` event, and
+the stream closes. However many listen to a rebuild, the database is read once for all of them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+from uuid import UUID
+
+import orjson
+import structlog
+from django.conf import settings
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IPushProducer
+from twisted.internet.task import LoopingCall
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from api.server import users
+from api.server.http import Request
+from api.server.native import Native
+from api.server.threads import Threads
+from tagmill.errors import DatabaseUnavailable, NotFound
+from tagmill.rebuilds import rebuilds
+from tagmill.rebuilds.models import Rebuild
+
+log = structlog.get_logger("tagmill.events")
+
+THROTTLE_SECONDS = 0.2
+# Proxies close connections that are silent; and a notification may have been lost.
+HEARTBEAT_SECONDS = 15.0
+LOOK_AGAIN_SECONDS = 5.0
+RUNNING = "running"
+
+
+@implementer(IPushProducer)
+class Stream:
+    """One listener. While its client does not read, progress is skipped: the next event says it all."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._is_paused = False
+        self._last = b""
+        self.closed: Deferred[None] = Deferred()
+        request.setHeader("Content-Type", "text/event-stream")
+        request.setHeader("Cache-Control", "no-store")
+        request.setHeader("X-Accel-Buffering", "no")
+        request.registerProducer(self, True)
+
+    def progress(self, data: bytes) -> None:
+        if data != self._last and not self._is_paused:
+            self._last = data
+            self._request.write(b"event: progress\ndata: " + data + b"\n\n")
+
+    def end(self, data: bytes) -> None:
+        self._request.write(b"event: end\ndata: " + data + b"\n\n")
+        self.close()
+
+    def heartbeat(self) -> None:
+        if not self._is_paused:
+            self._request.write(b": alive\n\n")
+
+    def close(self) -> None:
+        if not self.closed.called:
+            self.closed.callback(None)
+
+    def pauseProducing(self) -> None:  # noqa: N802 - Twisted's name
+        self._is_paused = True
+
+    def resumeProducing(self) -> None:  # noqa: N802
+        self._is_paused = False
+
+    def stopProducing(self) -> None:  # noqa: N802
+        self._is_paused = True
+
+
+class Events:
+    """The listeners of each rebuild. On the reactor thread alone."""
+
+    def __init__(self, clock: Any, threads: Threads) -> None:
+        self._clock = clock
+        self._threads = threads
+        self._streams: dict[UUID, set[Stream]] = defaultdict(set)
+        self._is_reading = False
+        self._is_due = False
+        self._loops = [LoopingCall(self._heartbeat), LoopingCall(self.changed)]
+        for loop in self._loops:
+            loop.clock = clock
+
+    def start(self) -> None:
+        for loop, seconds in zip(self._loops, (HEARTBEAT_SECONDS, LOOK_AGAIN_SECONDS), strict=True):
+            loop.start(seconds, now=False)
+
+    def add(self, rebuild: UUID, stream: Stream) -> None:
+        self._streams[rebuild].add(stream)
+
+    def remove(self, rebuild: UUID, stream: Stream) -> None:
+        self._streams[rebuild].discard(stream)
+        if not self._streams[rebuild]:
+            del self._streams[rebuild]
+
+    def changed(self) -> None:
+        """Some rebuild may have moved on: read those that are listened to, not too often."""
+        if self._is_reading:
+            self._is_due = True
+        elif self._streams:
+            self._is_reading = True
+            self._threads.call(read_all, list(self._streams)).addCallbacks(
+                self._tell, self._unreadable
+            ).addBoth(lambda _: self._clock.callLater(THROTTLE_SECONDS, self._next))
+
+    def drain(self) -> None:
+        for loop in self._loops:
+            if loop.running:
+                loop.stop()
+        for stream in self._all():
+            stream.close()
+
+    def _next(self) -> None:
+        self._is_reading = False
+        if self._is_due:
+            self._is_due = False
+            self.changed()
+
+    def _tell(self, found: dict[UUID, tuple[bool, bytes]]) -> None:
+        for rebuild, (is_over, data) in found.items():
+            for stream in list(self._streams.get(rebuild, ())):
+                stream.end(data) if is_over else stream.progress(data)
+
+    def _unreadable(self, failure: Failure) -> None:
+        if not failure.check(DatabaseUnavailable):
+            log.error("progress could not be read", exc_info=failure.value)
+
+    def _heartbeat(self) -> None:
+        for stream in self._all():
+            stream.heartbeat()
+
+    def _all(self) -> list[Stream]:
+        return [stream for streams in self._streams.values() for stream in streams]
+
+
+class EventsResource(Native):
+    def __init__(self, events: Events, threads: Threads, rebuild: bytes) -> None:
+        super().__init__()
+        self._events = events
+        self._threads = threads
+        self._rebuild = rebuild.decode()
+
+    async def answer(self, request: Request) -> None:
+        header = request.getHeader("authorization") or ""
+        cookie = request.getCookie(settings.SESSION_COOKIE_NAME.encode()) or b""
+        rebuild, is_over, data = await self._threads.call(
+            admit, header, cookie.decode("ascii", "replace"), self._rebuild
+        )
+        stream = Stream(request)
+        self._events.add(rebuild, stream)
+        try:
+            if is_over:
+                stream.end(data)
+            else:
+                stream.progress(data)
+                # What happened between the read and the add has been announced already.
+                self._events.changed()
+            await stream.closed
+        finally:
+            self._events.remove(rebuild, stream)
+            request.unregisterProducer()
+        request.finish()
+
+
+def admit(header: str, session: str, rebuild: str) -> tuple[UUID, bool, bytes]:
+    """In a thread: the rebuild's progress, for a viewer. Raises Unauthorized, Forbidden, NotFound."""
+    users.viewer(header, session)
+    try:
+        uuid = UUID(rebuild)
+    except ValueError:
+        raise NotFound(f"no rebuild {rebuild}") from None
+    found = read_all([uuid])
+    if uuid not in found:
+        raise NotFound(f"no rebuild {rebuild}")
+    return (uuid, *found[uuid])
+
+
+def read_all(wanted: list[UUID]) -> dict[UUID, tuple[bool, bytes]]:
+    """In a thread: of each rebuild, whether it is over and its progress as JSON."""
+    found = {}
+    for rebuild in Rebuild.objects.filter(uuid__in=wanted):
+        progress = rebuilds.progress(rebuild)
+        data = orjson.dumps({"rebuild": rebuild.uuid, **_members(progress)})
+        found[rebuild.uuid] = (progress.state != RUNNING, data)
+    return found
+
+
+def _members(progress: Any) -> dict[str, Any]:
+    names = (
+        "state",
+        "done",
+        "total",
+        "nodes_done",
+        "nodes_total",
+        "nodes_per_second",
+        "eta_seconds",
+    )
+    return {name: getattr(progress, name) for name in names}

@@ -1,0 +1,92 @@
+"""/healthz, /readyz and /metrics."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from typing import Any
+
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
+
+from api import metrics
+from api.server import problems
+from api.server.http import Request
+from api.server.native import Native, credentials, respond
+from api.server.threads import Threads
+from tagmill.errors import DatabaseUnavailable
+
+FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
+
+
+class Health(Native):
+    """The process is alive: no database is asked."""
+
+    async def answer(self, request: Request) -> None:
+        respond(request, b'{"status":"alive"}')
+
+
+class Ready(Native):
+    """The database answers and has every migration; 503 otherwise, also while draining."""
+
+    def __init__(self, threads: Threads) -> None:
+        super().__init__()
+        self._threads = threads
+        self._is_migrated = False
+        self.is_draining = False
+
+    async def answer(self, request: Request) -> None:
+        if self.is_draining:
+            raise DatabaseUnavailable("this server is shutting down")
+        if self._is_migrated:
+            await self._threads.call(ask_database)
+        elif missing := await self._threads.call(unapplied_migrations):
+            raise NotMigrated(f"{len(missing)} migrations are missing: run manage.py migrate")
+        self._is_migrated = True
+        respond(request, b'{"status":"ready"}')
+
+
+class NotMigrated(DatabaseUnavailable):
+    code = "not_migrated"
+
+
+class Metrics(Native):
+    """For whoever knows the token; without a token set, for clients on this machine alone."""
+
+    def __init__(self, threads: Threads, token: str) -> None:
+        super().__init__()
+        self._threads = threads
+        self._token = token
+
+    async def answer(self, request: Request) -> None:
+        if self._token:
+            given = credentials(request, "Bearer")
+            if not hmac.compare_digest(given.encode(), self._token.encode()):
+                raise problems.Unauthorized("the metrics token is wrong", "Bearer")
+        elif not is_local(request):
+            raise problems.Forbidden("set TAGMILL_METRICS_TOKEN to read metrics from elsewhere")
+        body = await self._threads.call(metrics.exposition)
+        respond(request, body, metrics.CONTENT_TYPE)
+
+
+def is_local(request: Any) -> bool:
+    """From this machine, and not through a proxy that runs on it."""
+    if any(request.getHeader(name) for name in FORWARDED):
+        return False
+    try:
+        return ipaddress.ip_address(request.getClientAddress().host).is_loopback
+    except (ValueError, AttributeError):
+        return False
+
+
+def ask_database() -> None:
+    """In a thread. Raises DatabaseUnavailable when there is no answer."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+
+
+def unapplied_migrations() -> list[str]:
+    """In a thread or before the server runs: names of migrations that the database lacks."""
+    executor = MigrationExecutor(connection)
+    plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    return [f"{migration.app_label}.{migration.name}" for migration, _ in plan]

@@ -1,0 +1,232 @@
+"""Twisted's Site and Request with routes, body limits and an access log."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, Protocol
+
+import structlog
+from twisted.internet.defer import Deferred
+from twisted.web import server
+from twisted.web.resource import IResource
+
+from api import metrics
+from api.server import problems
+from tagmill.errors import TagmillError, TooLarge
+
+if TYPE_CHECKING:
+    from twisted.internet.interfaces import IDelayedCall
+
+log = structlog.get_logger("tagmill.access")
+
+# A refused client is still sending. Closing at once would reset the connection, and it would never
+# read why; so its bytes are read and dropped for this long.
+LINGER_SECONDS = 10
+# Their traffic would drown the rest of the log.
+ROUTINE = frozenset({"lease", "batch", "workers", "healthz", "readyz", "metrics", "static"})
+RESOURCES = frozenset(
+    {"clusters", "nodes", "tags", "rebuilds", "workers", "partitions", "previews"}
+)
+
+
+class Intake(Protocol):
+    """Takes a request's body while it arrives, instead of the request itself."""
+
+    def feed(self, data: bytes) -> None: ...
+    def end(self) -> None: ...
+    def lost(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Route:
+    """`make` gets the groups of `pattern` (which matches the whole path)."""
+
+    name: str
+    pattern: re.Pattern[bytes]
+    make: Callable[..., IResource]
+
+
+class Request(server.Request):
+    """Refuses a body that is too large before it is read, and hands out those that are streamed."""
+
+    channel: Any
+    site: Site
+    route = "other"
+    began = 0.0
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._received = 0
+        self.intake: Intake | None = None
+        self._lingering: IDelayedCall | None = None
+        self.is_refused = False
+        self.body_ended = False
+
+    def gotLength(self, length: int | None) -> None:  # noqa: N802 - Twisted's name
+        self.site = self.channel.site
+        self.method, self.uri, self.clientproto = (
+            self.channel._command,
+            self.channel._path,
+            self.channel._version,
+        )
+        self.path = self.uri.partition(b"?")[0]
+        self.intake = self.site.intake(self)
+        if self.intake is not None:
+            self.content = BytesIO()
+            self.site.in_flight.add(self)
+        elif length is not None and length > self.site.request_bytes:
+            self.content = BytesIO()
+            self.fail(self._too_large())
+        else:
+            super().gotLength(length)
+
+    def handleContentChunk(self, data: bytes) -> None:  # noqa: N802
+        if self.is_refused:
+            return
+        if self.intake is not None:
+            self.intake.feed(data)
+            return
+        self._received += len(data)
+        if self._received > self.site.request_bytes:
+            self.fail(self._too_large())
+            return
+        super().handleContentChunk(data)
+
+    def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:  # noqa: N802
+        self.body_ended = True
+        if self.is_refused:
+            self.finish()
+            return
+        if self.requestHeaders.hasHeader(b"transfer-encoding"):
+            # WSGI knows a body by its length alone, and here it is known by now.
+            self.requestHeaders.removeHeader(b"transfer-encoding")
+            self.requestHeaders.setRawHeaders(b"content-length", [b"%d" % self._received])
+        super().requestReceived(command, path, version)
+        if self.intake is not None:
+            self.intake.end()
+
+    def process(self) -> None:
+        self.began = time.monotonic()
+        self.site.in_flight.add(self)
+        super().process()
+
+    def fail(self, error: TagmillError) -> None:
+        """Answer with the error's problem document, also while the body is still arriving."""
+        body = problems.document(error)
+        self.setResponseCode(error.status)
+        for name, value in problems.headers(error).items():
+            self.setHeader(name, value)
+        self.setHeader("Content-Length", str(len(body)))
+        if self.body_ended:
+            self.write(body)
+            self.finish()
+            return
+        self.is_refused = True
+        self.began = time.monotonic()
+        self.requestHeaders.removeHeader(b"expect")
+        self.setHeader("Connection", "close")
+        self.channel.persistent = False
+        self.write(body)
+        self._lingering = self.site.reactor.callLater(LINGER_SECONDS, self.channel.loseConnection)
+
+    def finish(self) -> None:
+        self._leave()
+        super().finish()
+
+    def connectionLost(self, reason: Any) -> None:  # noqa: N802
+        self._leave()
+        if self.is_refused and not self.finished:
+            self.site.log(self)
+        if self.intake is not None:
+            self.intake.lost()
+        super().connectionLost(reason)
+
+    def _leave(self) -> None:
+        self.site.left(self)
+        if self._lingering is not None and self._lingering.active():
+            self._lingering.cancel()  # type: ignore[misc] - zope interface
+
+    def _too_large(self) -> TooLarge:
+        limit = self.site.request_bytes
+        return TooLarge(
+            f"the body is larger than {limit} bytes (TAGMILL_REQUEST_BYTES)", limit=limit
+        )
+
+
+class Site(server.Site):
+    """The routes: native ones first, Django for everything else."""
+
+    def __init__(
+        self,
+        reactor: Any,
+        routes: Sequence[Route],
+        fallback: IResource,
+        request_bytes: int,
+        intake: Callable[[Request], Intake | None],
+    ) -> None:
+        # Django parses forms itself.
+        super().__init__(fallback, Request, parsePOSTFormSubmission=False, reactor=reactor)
+        self._fallback = fallback
+        self.routes = routes
+        self.request_bytes = request_bytes
+        self.intake = intake
+        self.in_flight: set[Request] = set()
+        self._idle: list[Deferred[None]] = []
+
+    def getResourceFor(self, request: Request) -> IResource:  # noqa: N802 - Twisted's name
+        for route in self.routes:
+            found = route.pattern.fullmatch(request.path)
+            if found:
+                request.route = route.name
+                return route.make(*found.groups())
+        request.route = route_of(request.path)
+        return self._fallback
+
+    def left(self, request: Request) -> None:
+        """Called when a request is over, for whatever reason; may be called twice."""
+        self.in_flight.discard(request)
+        if not self.in_flight:
+            idle, self._idle = self._idle, []
+            for waiting in idle:
+                waiting.callback(None)
+
+    def when_idle(self) -> Deferred[None]:
+        """Fires when no request is being answered."""
+        waiting: Deferred[None] = Deferred()
+        if self.in_flight:
+            self._idle.append(waiting)
+        else:
+            waiting.callback(None)
+        return waiting
+
+    def log(self, request: Any) -> None:
+        """One line a request, without its query: a query may hold what nobody else should read."""
+        seconds = time.monotonic() - request.began if request.began else 0.0
+        method = request.method.decode("ascii", "replace")
+        metrics.observe_request(method, request.route, request.code, seconds)
+        write = log.debug if request.route in ROUTINE and request.code < 500 else log.info  # noqa: PLR2004
+        write(
+            "request",
+            method=method,
+            path=request.path.decode("ascii", "replace"),
+            status=request.code,
+            milliseconds=round(seconds * 1000, 1),
+            client=request.getClientAddress().host,
+        )
+
+
+def route_of(path: bytes) -> str:
+    """What a path counts under in the metrics: few values, whatever clients ask for."""
+    parts = path.decode("ascii", "replace").strip("/").split("/")
+    match parts:
+        case ["api", "v1", resource, *_] if resource in RESOURCES:
+            return resource
+        case ["admin" | "static" as first, *_]:
+            return first
+        case ["api", "schema" | "docs", *_]:
+            return "docs"
+    return "other"

@@ -1,0 +1,160 @@
+"""POST /api/v1/nodes/import: a bulk import of any size in constant memory.
+
+The request's body goes to an importer thread while it arrives; when the thread falls behind, the
+client's socket is no longer read. Verdicts go to a spooled file, and to the client when the body has
+ended: clients do not read before they have sent everything. The token is checked before the first byte.
+"""
+
+from __future__ import annotations
+
+import queue
+import tempfile
+from collections.abc import Iterator
+from typing import IO, Any, ClassVar
+
+import orjson
+import structlog
+from twisted.internet.defer import Deferred
+from twisted.protocols.basic import FileSender
+from twisted.python.failure import Failure
+
+from api.server import users
+from api.server.http import Request
+from api.server.native import Internal, Native
+from api.server.threads import Threads
+from tagmill.errors import TagmillError
+from tagmill.fleet import importing
+
+log = structlog.get_logger("tagmill.imports")
+
+PATH = b"/api/v1/nodes/import"
+# Bytes between the socket and the importer: enough to keep it busy over a slow round trip.
+MOST_PENDING = 1024 * 1024
+SPOOL_BYTES = 1024 * 1024
+
+
+class Import:
+    """One import. `feed`, `end` and `lost` come from the reactor thread, `_run` is the importer's."""
+
+    def __init__(
+        self, reactor: Any, request: Request, checks: Threads, importers: Threads, line_bytes: int
+    ) -> None:
+        self._reactor = reactor
+        self._request = request
+        self._importers = importers
+        self._line_bytes = line_bytes
+        self._chunks: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._pending = 0
+        self._is_admitted = False
+        self._is_complete = False
+        self._is_lost = False
+        self.verdicts: Deferred[IO[bytes]] = Deferred()
+        self._expects = request.requestHeaders.hasHeader(b"expect")
+        # Twisted would ask for the body at once.
+        request.requestHeaders.removeHeader(b"expect")
+        self._pause()
+        checks.call(users.operator, request.getHeader("authorization") or "").addCallbacks(
+            self._admitted, self._failed
+        )
+
+    def feed(self, data: bytes) -> None:
+        self._chunks.put(data)
+        self._pending += len(data)
+        if self._pending > MOST_PENDING or not self._is_admitted:
+            self._pause()
+
+    def end(self) -> None:
+        self._is_complete = True
+        self._chunks.put(None)
+
+    def lost(self) -> None:
+        """The client has gone: what arrived whole is stored, a cut line is not."""
+        self._is_lost = True
+        self._chunks.put(None)
+
+    def _admitted(self, _: None) -> None:
+        self._is_admitted = True
+        if self._expects and not self._request.body_ended:
+            self._request.channel._send100Continue()
+        self._resume()
+        self._importers.call(self._run).addCallbacks(self._finished, self._failed)
+
+    def _finished(self, file: IO[bytes]) -> None:
+        if self._is_lost:
+            file.close()
+        else:
+            self.verdicts.callback(file)
+
+    def _failed(self, failure: Failure) -> None:
+        """Before or in the middle of the body: answer now, and let the rest of the body pass."""
+        error = failure.value
+        if not isinstance(error, TagmillError):
+            log.error("import failed", exc_info=error)
+            error = Internal("something went wrong in the server; its log says what")
+        if self._is_lost:
+            return
+        if self._request.body_ended:
+            self.verdicts.errback(error)
+        else:
+            self._request.fail(error)
+            self._resume()
+
+    def _run(self) -> IO[bytes]:
+        file = tempfile.SpooledTemporaryFile(SPOOL_BYTES)  # noqa: SIM115 - closed by who sends it
+        for verdict in importing.import_lines(self._lines()):
+            file.write(orjson.dumps(verdict, option=orjson.OPT_APPEND_NEWLINE))
+        return file
+
+    def _lines(self) -> Iterator[bytes]:
+        """The lines of the body. One that is too long is cut just above the limit: the importer refuses
+        it, and nobody holds it."""
+        line = bytearray()
+        while (chunk := self._chunks.get()) is not None:
+            self._reactor.callFromThread(self._consumed, len(chunk))
+            *ended, rest = chunk.split(b"\n")
+            for part in ended:
+                self._extend(line, part)
+                yield bytes(line)
+                line.clear()
+            self._extend(line, rest)
+        if line and not self._is_lost:
+            yield bytes(line)
+
+    def _extend(self, line: bytearray, part: bytes) -> None:
+        line += part[: max(0, self._line_bytes + 1 - len(line))]
+
+    def _consumed(self, size: int) -> None:
+        self._pending -= size
+        if self._pending <= MOST_PENDING // 2:
+            self._resume()
+
+    def _pause(self) -> None:
+        channel = self._request.channel
+        if channel is not None and not self._is_lost:
+            # The client is made to wait: it must not be timed out for that.
+            channel.setTimeout(None)
+            channel.transport.pauseProducing()
+
+    def _resume(self) -> None:
+        channel = self._request.channel
+        if channel is not None and not self._is_lost and not self._request.body_ended:
+            channel.setTimeout(channel.timeOut)
+            channel.transport.resumeProducing()
+
+
+class ImportResource(Native):
+    """Sends the verdicts once the body has ended; `Import` did the rest before."""
+
+    methods: ClassVar[tuple[str, ...]] = ("POST",)
+
+    async def answer(self, request: Request) -> None:
+        running = request.intake
+        assert isinstance(running, Import)  # noqa: S101 - the site made it for this path
+        file = await running.verdicts
+        with file:
+            size = file.tell()
+            file.seek(0)
+            request.setHeader("Content-Type", "application/x-ndjson")
+            request.setHeader("Content-Length", str(size))
+            await FileSender().beginFileTransfer(file, request)
+        request.finish()

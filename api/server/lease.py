@@ -1,0 +1,95 @@
+"""POST /api/v1/workers/lease: the long-poll."""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar
+from uuid import UUID
+
+from api.server import problems
+from api.server.broker import Broker, Poll, Taken
+from api.server.http import Request
+from api.server.native import Native, body_of, credentials, respond
+from tagmill.errors import Invalid, NotFound, WorkerGone
+from tagmill.fleet.models import Partition
+from tagmill.rebuilds import leases, workers
+from tagmill.rebuilds.models import Worker, WorkerToken
+from wire.messages import TOKEN_SCHEME, LeaseAnswer, LeaseRequest, WireError, dump, load
+
+WAIT = re.compile(r"(?:^|[,;\s])wait=(\d{1,6})(?:$|[,;\s])")
+
+
+class LeaseResource(Native):
+    methods: ClassVar[tuple[str, ...]] = ("POST",)
+
+    def __init__(self, broker: Broker, most_seconds: int) -> None:
+        super().__init__()
+        self._broker = broker
+        self._most_seconds = most_seconds
+
+    async def answer(self, request: Request) -> None:
+        token = credentials(request, TOKEN_SCHEME)
+        try:
+            asked = load(LeaseRequest, body_of(request))
+        except WireError as error:
+            raise Invalid(str(error), field=error.path or None) from None
+        if not 1 <= asked.max_partitions <= MOST_PARTITIONS:
+            raise Invalid(f"must be 1 to {MOST_PARTITIONS}", field="max_partitions")
+        seconds = min(wait(request.getHeader("prefer")), self._most_seconds)
+        answer = await self._broker.poll(Poll(token, asked), seconds)
+        if seconds:
+            request.setHeader("Preference-Applied", f"wait={seconds}")
+        respond(request, dump(answer))
+
+
+# Bounds one transaction and one answer; a worker that wants more asks again.
+MOST_PARTITIONS = 256
+
+
+def wait(prefer: str | None) -> int:
+    """The seconds of `Prefer: wait=N` (RFC 7240); 0 without it."""
+    found = WAIT.search(prefer or "")
+    return int(found[1]) if found else 0
+
+
+def take(poll: Poll) -> Taken:
+    """One attempt, in a thread. Authenticates each time: a token may be revoked while it waits."""
+    token = authenticated(poll.token)
+    worker = registered(poll.request.worker, token)
+    clusters = cluster_ids(token)
+    answer = leases.lease(worker, poll.request.max_partitions, poll.request.holds)
+    leased: frozenset[int] = frozenset()
+    if answer.leases:
+        partitions = [lease.partition for lease in answer.leases]
+        leased = frozenset(
+            Partition.objects.filter(id__in=partitions).values_list("cluster_id", flat=True)
+        )
+    return Taken(answer, clusters, leased)
+
+
+def give_back(poll: Poll, answer: LeaseAnswer) -> None:
+    worker = registered(poll.request.worker, authenticated(poll.token))
+    leases.give_up(worker, [lease.lease for lease in answer.leases], "the client disconnected")
+
+
+def authenticated(token: str) -> WorkerToken:
+    """Raises Unauthorized."""
+    found = workers.authenticate(token)
+    if found is None:
+        raise problems.Unauthorized("the worker token is wrong or revoked", TOKEN_SCHEME)
+    return found
+
+
+def registered(worker: str, token: WorkerToken) -> Worker:
+    """Raises WorkerGone."""
+    try:
+        return workers.get(UUID(worker), token)
+    except (ValueError, NotFound):
+        raise WorkerGone("no such worker: register again") from None
+
+
+def cluster_ids(token: WorkerToken) -> frozenset[int] | None:
+    """The clusters that the token names; None for every cluster."""
+    if token.all_clusters:
+        return None
+    return frozenset(token.clusters.values_list("id", flat=True))

@@ -1,0 +1,85 @@
+"""What native endpoints share: a coroutine answers, errors become problem documents."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import structlog
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.python.failure import Failure
+from twisted.web.resource import Resource
+from twisted.web.server import NOT_DONE_YET
+
+from api.server import problems
+from api.server.http import Request
+from tagmill.errors import TagmillError
+
+log = structlog.get_logger("tagmill.server")
+
+
+class Internal(TagmillError):
+    """500 internal: a bug. The details are in the log, not in the answer."""
+
+
+class Native(Resource):
+    """`answer` runs on the reactor thread and must not block; a client that leaves cancels it."""
+
+    isLeaf = True
+    methods: ClassVar[tuple[str, ...]] = ("GET", "HEAD")
+
+    def render(self, request: Request) -> Any:
+        method = request.method.decode("ascii", "replace")
+        if method not in self.methods:
+            request.fail(problems.MethodNotAllowed(*self.methods))
+            return NOT_DONE_YET
+        running = Deferred.fromCoroutine(self.answer(request))
+        request.notifyFinish().addErrback(lambda _: running.cancel())
+        running.addErrback(self._failed, request)
+        return NOT_DONE_YET
+
+    async def answer(self, request: Request) -> None:
+        """Write the whole answer, or raise."""
+        raise NotImplementedError
+
+    def _failed(self, failure: Failure, request: Request) -> None:
+        error = failure.value
+        if request._disconnected or request.finished:
+            if not isinstance(error, CancelledError | TagmillError):
+                log.error("request failed", path=request.path, exc_info=error)
+            return
+        if not isinstance(error, TagmillError):
+            log.error("request failed", path=request.path.decode(), exc_info=error)
+            error = Internal("something went wrong in the server; its log says what")
+        if request.startedWriting:
+            request.loseConnection()
+        else:
+            request.fail(error)
+
+
+def respond(
+    request: Request, body: bytes, content_type: str = "application/json", status: int = 200
+) -> None:
+    """A complete answer, in one write."""
+    request.setResponseCode(status)
+    if status != 304:  # noqa: PLR2004
+        request.setHeader("Content-Type", content_type)
+        request.setHeader("Content-Length", str(len(body)))
+    request.write(body)
+    request.finish()
+
+
+def credentials(request: Request, scheme: str) -> str:
+    """What follows `scheme` in the Authorization header. Raises Unauthorized."""
+    header = (request.getHeader("authorization") or "").strip()
+    given, _, token = header.partition(" ")
+    if given.lower() != scheme.lower() or not token.strip():
+        raise problems.Unauthorized(f"send Authorization: {scheme} <token>", scheme)
+    return token.strip()
+
+
+def body_of(request: Request) -> bytes:
+    """The whole body."""
+    if request.content is None:
+        return b""
+    body: bytes = request.content.read()
+    return body

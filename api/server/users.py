@@ -1,0 +1,42 @@
+"""Who a request of a person comes from: a user token or the admin's session. In a thread."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth import get_user
+from django.http import HttpRequest
+
+from api import authentication, permissions
+from api.server import problems
+
+SCHEME = "Token"
+
+
+def operator(header: str) -> None:
+    """Raises Unauthorized or Forbidden unless the Authorization header is an operator's."""
+    user = authentication.user_for_header(header)
+    if user is None:
+        raise problems.Unauthorized("send Authorization: Token <token>", SCHEME)
+    if not permissions.is_operator(user):
+        raise problems.Forbidden("this takes the role operator")
+
+
+def viewer(header: str, session: str) -> None:
+    """The same for viewers; the browser's session counts too, since an EventSource sends no header."""
+    user: Any = authentication.user_for_header(header) if header else _user_of_session(session)
+    if user is None:
+        raise problems.Unauthorized("send Authorization: Token <token>, or log in", SCHEME)
+    if not permissions.is_viewer(user):
+        raise problems.Forbidden("this takes the role viewer")
+
+
+def _user_of_session(key: str) -> Any:
+    if not key:
+        return None
+    request = HttpRequest()
+    request.session = import_module(settings.SESSION_ENGINE).SessionStore(key)
+    user = get_user(request)
+    return user if user.is_authenticated and user.is_active else None
