@@ -1,6 +1,6 @@
 """What /metrics shows. The names are public API: docs/metrics.md lists them, and a test compares.
 
-Counters and histograms are this process's; the gauges over the database are the same on every server.
+Counters and histograms are this process's; gauges over the database are the same on every server.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from prometheus_client import (
     Gauge,
     Histogram,
     ProcessCollector,
-    exposition as prometheus,
 )
+from prometheus_client import exposition as prometheus
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 

@@ -1,5 +1,5 @@
 """The API server: Twisted Web in front of Django.
 
 REST and admin requests go to Django in a thread pool; what waits or streams is native and holds no
-thread: long-polls (`broker`), event streams (`events`), batches (`batches`), bulk import (`imports`).
+thread: long-polls (`broker`), event streams (`events`), batches (`batches`), imports (`imports`).
 """

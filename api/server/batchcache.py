@@ -28,8 +28,8 @@ class BatchCache:
         self.misses = 0
 
     def get(self, key: Hashable, compute: Callable[[], Deferred[bytes]]) -> Deferred[bytes]:
-        """The body under `key`, computed when nobody has it yet. An error goes to all who waited for
-        this computation and is not kept."""
+        """The body under `key`, computed when nobody has it yet. An error goes to all who wait for
+        the computation, and is not kept."""
         result: Deferred[bytes] = Deferred(lambda waiting: self._forget(key, waiting))
         if key in self._bodies:
             self.hits += 1

@@ -1,9 +1,9 @@
 """Parked long-polls, and who is woken when there is work.
 
 A poll is first tried at once; when there is nothing for it, it waits here and holds no thread. A
-notification wakes a few polls that may take the work, those that hold the partitions first. Each poll
-that got something wakes the next one; one that got nothing ends the chain. So a thousand waiting
-workers cost a few attempts a notification, not a thousand.
+notification wakes a few polls that may take the work, those that hold the partitions first. Each
+poll that got something wakes the next one; one that got nothing ends the chain. So a thousand
+waiting workers cost a few attempts a notification, not a thousand.
 
 Everything here runs on the reactor thread; only `take` and `give_back` leave it.
 """
@@ -112,7 +112,7 @@ class Broker:
         self._wake(None if cluster is None else frozenset({cluster}), frozenset(partitions), WAKE)
 
     def look_again(self) -> None:
-        """Wake one poll for each set of clusters: together they see all work that anybody may take."""
+        """Wake one poll for each set of clusters: together they see all work that can be taken."""
         seen: set[frozenset[int] | None] = set()
         for waiter in list(self._waiters):
             if not waiter.is_busy and waiter.clusters not in seen:

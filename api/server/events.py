@@ -38,7 +38,7 @@ RUNNING = "running"
 
 @implementer(IPushProducer)
 class Stream:
-    """One listener. While its client does not read, progress is skipped: the next event says it all."""
+    """One listener. While its client does not read, progress is skipped: the next says it all."""
 
     def __init__(self, request: Request) -> None:
         self._request = request
@@ -67,13 +67,13 @@ class Stream:
         if not self.closed.called:
             self.closed.callback(None)
 
-    def pauseProducing(self) -> None:  # noqa: N802 - Twisted's name
+    def pauseProducing(self) -> None:
         self._is_paused = True
 
-    def resumeProducing(self) -> None:  # noqa: N802
+    def resumeProducing(self) -> None:
         self._is_paused = False
 
-    def stopProducing(self) -> None:  # noqa: N802
+    def stopProducing(self) -> None:
         self._is_paused = True
 
 
@@ -172,7 +172,7 @@ class EventsResource(Native):
 
 
 def admit(header: str, session: str, rebuild: str) -> tuple[UUID, bool, bytes]:
-    """In a thread: the rebuild's progress, for a viewer. Raises Unauthorized, Forbidden, NotFound."""
+    """In a thread: a rebuild's progress, for a viewer. Raises Unauthorized, Forbidden, NotFound."""
     users.viewer(header, session)
     try:
         uuid = UUID(rebuild)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import structlog
 from twisted.internet.defer import Deferred
@@ -17,9 +17,6 @@ from twisted.web.resource import IResource
 from api import metrics
 from api.server import problems
 from tagmill.errors import TagmillError, TooLarge
-
-if TYPE_CHECKING:
-    from twisted.internet.interfaces import IDelayedCall
 
 log = structlog.get_logger("tagmill.access")
 
@@ -62,11 +59,11 @@ class Request(server.Request):
         super().__init__(*args, **kwargs)
         self._received = 0
         self.intake: Intake | None = None
-        self._lingering: IDelayedCall | None = None
+        self._lingering: Any = None
         self.is_refused = False
         self.body_ended = False
 
-    def gotLength(self, length: int | None) -> None:  # noqa: N802 - Twisted's name
+    def gotLength(self, length: int | None) -> None:
         self.site = self.channel.site
         self.method, self.uri, self.clientproto = (
             self.channel._command,
@@ -84,7 +81,7 @@ class Request(server.Request):
         else:
             super().gotLength(length)
 
-    def handleContentChunk(self, data: bytes) -> None:  # noqa: N802
+    def handleContentChunk(self, data: bytes) -> None:
         if self.is_refused:
             return
         if self.intake is not None:
@@ -96,7 +93,7 @@ class Request(server.Request):
             return
         super().handleContentChunk(data)
 
-    def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:  # noqa: N802
+    def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
         self.body_ended = True
         if self.is_refused:
             self.finish()
@@ -131,13 +128,14 @@ class Request(server.Request):
         self.setHeader("Connection", "close")
         self.channel.persistent = False
         self.write(body)
-        self._lingering = self.site.reactor.callLater(LINGER_SECONDS, self.channel.loseConnection)
+        reactor: Any = self.site.reactor
+        self._lingering = reactor.callLater(LINGER_SECONDS, self.channel.loseConnection)
 
     def finish(self) -> None:
         self._leave()
         super().finish()
 
-    def connectionLost(self, reason: Any) -> None:  # noqa: N802
+    def connectionLost(self, reason: Any) -> None:
         self._leave()
         if self.is_refused and not self.finished:
             self.site.log(self)
@@ -148,7 +146,7 @@ class Request(server.Request):
     def _leave(self) -> None:
         self.site.left(self)
         if self._lingering is not None and self._lingering.active():
-            self._lingering.cancel()  # type: ignore[misc] - zope interface
+            self._lingering.cancel()
 
     def _too_large(self) -> TooLarge:
         limit = self.site.request_bytes
@@ -177,7 +175,7 @@ class Site(server.Site):
         self.in_flight: set[Request] = set()
         self._idle: list[Deferred[None]] = []
 
-    def getResourceFor(self, request: Request) -> IResource:  # noqa: N802 - Twisted's name
+    def getResourceFor(self, request: Request) -> IResource:
         for route in self.routes:
             found = route.pattern.fullmatch(request.path)
             if found:

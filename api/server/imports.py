@@ -1,8 +1,9 @@
 """POST /api/v1/nodes/import: a bulk import of any size in constant memory.
 
 The request's body goes to an importer thread while it arrives; when the thread falls behind, the
-client's socket is no longer read. Verdicts go to a spooled file, and to the client when the body has
-ended: clients do not read before they have sent everything. The token is checked before the first byte.
+client's socket is no longer read. Verdicts go to a spooled file, and to the client when the body
+has ended: clients do not read before they have sent everything. The token is checked before the
+body is read.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ SPOOL_BYTES = 1024 * 1024
 
 
 class Import:
-    """One import. `feed`, `end` and `lost` come from the reactor thread, `_run` is the importer's."""
+    """One import. `_run` and `_lines` are the importer thread's, the rest is the reactor's."""
 
     def __init__(
         self, reactor: Any, request: Request, checks: Threads, importers: Threads, line_bytes: int
@@ -106,8 +107,8 @@ class Import:
         return file
 
     def _lines(self) -> Iterator[bytes]:
-        """The lines of the body. One that is too long is cut just above the limit: the importer refuses
-        it, and nobody holds it."""
+        """The lines of the body. One that is too long is cut just above the limit: the importer
+        refuses it, and nobody holds it."""
         line = bytearray()
         while (chunk := self._chunks.get()) is not None:
             self._reactor.callFromThread(self._consumed, len(chunk))

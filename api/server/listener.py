@@ -1,4 +1,4 @@
-"""LISTEN on a connection of its own: one thread that blocks until PostgreSQL has something to say."""
+"""LISTEN on a connection of its own: one thread that blocks until PostgreSQL says something."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ LONGEST_DELAY_SECONDS = 5.0
 
 
 class Listener:
-    """Calls `heard(channel, payload)` and, after each (re)connection, `connected()`: both in the
-    reactor thread. What was sent while the connection was down is lost, so `connected` must look."""
+    """Calls `heard(channel, payload)` and, after each (re)connection, `connected()`, in the reactor
+    thread. What was sent while the connection was down is lost, so `connected` must look."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""One JSON object a line on standard error: structlog, the standard library's and Twisted's logs alike."""
+"""One JSON object a line on standard error, from structlog, the standard library and Twisted."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ def configure(level: str) -> None:
     root.setLevel(level.upper())
     for name, least in QUIET.items():
         logging.getLogger(name).setLevel(max(least, root.level))
-    globalLogBeginner.beginLoggingTo([_to_standard_library], redirectStandardIO=False)
+    observer: Any = _to_standard_library
+    globalLogBeginner.beginLoggingTo([observer], redirectStandardIO=False)
 
 
 def without_secrets(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:

@@ -25,7 +25,7 @@ def operator(header: str) -> None:
 
 
 def viewer(header: str, session: str) -> None:
-    """The same for viewers; the browser's session counts too, since an EventSource sends no header."""
+    """The same for viewers. A browser's session counts too: an EventSource sends no header."""
     user: Any = authentication.user_for_header(header) if header else _user_of_session(session)
     if user is None:
         raise problems.Unauthorized("send Authorization: Token <token>, or log in", SCHEME)

@@ -34,9 +34,9 @@ class Command(BaseCommand):
         logs.configure(config.log_level)
         check_database()
         # Both start things when they are imported: the reactor, and what the domain registers.
-        from twisted.internet import reactor  # noqa: PLC0415
+        from twisted.internet import reactor
 
-        from api.server.app import Server  # noqa: PLC0415
+        from api.server.app import Server
 
         run: Any = reactor
         server = Server(run, config, config.maintenance and not options["no_maintenance"])
