@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import IntegrityError
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -83,7 +84,7 @@ class Command(BaseCommand):
                 start=options["start"],
                 on_progress=on_progress,
             )
-        except (TagmillError, OSError) as error:
+        except (TagmillError, IntegrityError, OSError) as error:
             raise CommandError(str(error)) from error
 
 
