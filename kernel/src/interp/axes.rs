@@ -61,7 +61,9 @@ impl Interpreter<'_> {
             }
             Axis::Preceding => {
                 let before = if row.kind == Kind::Attribute { row.parent } else { node };
-                (1..before)
+                // libxml2 stops before a first child of the document that has children.
+                let first = if node != 0 && tree.first_child(1) < tree.row(1).end { 2 } else { 1 };
+                (first..before)
                     .rev()
                     .filter(|&other| tree.row(other).kind != Kind::Attribute)
                     .filter(|&other| tree.row(other).end <= before)

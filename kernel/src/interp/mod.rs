@@ -25,8 +25,13 @@ pub struct Context {
 }
 
 impl Context {
-    /// The context of a whole expression: the document.
-    pub const DOCUMENT: Context = Context { node: 0, position: 1, size: 1 };
+    /// The context of a whole expression: the document's root element, as lxml has it.
+    pub fn of(tree: &Tree) -> Self {
+        let is_root =
+            |&node: &Node| tree.row(node).parent == 0 && tree.row(node).kind == Kind::Element;
+        let node = (1..tree.len() as Node).find(is_root).unwrap_or(0);
+        Context { node, position: 1, size: 1 }
+    }
 }
 
 pub(crate) type Evaluated<T> = Result<T, BudgetExceeded>;

@@ -30,7 +30,7 @@ pub fn evaluate(
         }
         tree.expand(store, document);
         let interpreter = Interpreter { store, names: &names, tree: &tree, budget };
-        if interpreter.bool(expression.root(), Context::DOCUMENT)? {
+        if interpreter.bool(expression.root(), Context::of(&tree))? {
             members[byte] |= bit;
         }
     }

@@ -27,7 +27,8 @@ type Parsed<T> = Result<T, ExpressionRefused>;
 pub fn parse(text: &str, namespaces: &HashMap<String, String>) -> Parsed<(BoolExpr, Vec<Wanted>)> {
     let tokens = tokens(text)?;
     let wanted = Vec::new();
-    let mut parser = Parser { text, tokens, at: 0, depth: 0, chain: 0, namespaces, wanted };
+    let mut parser =
+        Parser { text, tokens, at: 0, depth: 0, chain: 0, predicates: 0, namespaces, wanted };
     let value = parser.expression()?;
     match parser.peek() {
         Token::End => Ok((value.into_bool(), parser.wanted)),
@@ -41,6 +42,7 @@ struct Parser<'a> {
     at: usize,
     depth: usize,
     chain: usize,
+    predicates: usize,
     namespaces: &'a HashMap<String, String>,
     wanted: Vec<Wanted>,
 }
@@ -243,6 +245,11 @@ impl<'a> Parser<'a> {
                 self.expect(")")?;
                 Ok(value)
             }
+            // libxml2 gives the outermost context no position; it fails where one is asked for.
+            Token::Name(name @ ("position" | "last")) if self.predicates == 0 => {
+                self.at = start;
+                self.fail(format!("{name}() has no meaning outside of a predicate"))
+            }
             Token::Name(name) => {
                 self.expect("(")?;
                 let mut arguments = Vec::new();
@@ -428,7 +435,9 @@ impl<'a> Parser<'a> {
 
     fn predicate(&mut self) -> Parsed<BoolExpr> {
         self.expect("[")?;
+        self.predicates += 1;
         let value = self.expression()?;
+        self.predicates -= 1;
         self.expect("]")?;
         Ok(match value {
             Value::Num(number) => BoolExpr::Numbers(Cmp::Eq, NumExpr::Position, number),
