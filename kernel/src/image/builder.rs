@@ -20,7 +20,7 @@ pub struct Builder<'s> {
     root_done: bool,
     /// Set while a probe other than the first is read: the namespace it is put into.
     pub probe: Option<String>,
-    recent: Vec<Option<(String, String, String, NameId)>>,
+    recent: Vec<Option<(String, NameId)>>,
 }
 
 /// Slots of the cache of recent names; hardware uses some sixty.
@@ -76,22 +76,21 @@ impl<'s> Builder<'s> {
         self.store.name(&uri, name.prefix, name.local)
     }
 
+    /// As `name`, by way of the cache where the name is the usual one: without a namespace.
     fn cached_name(&mut self, name: QName<'_>, element: bool) -> Result<NameId, ImageError> {
-        if self.probe.is_some() {
+        if self.probe.is_some() || !name.uri.is_empty() || !name.prefix.is_empty() {
             return self.name(name, element);
         }
         let bytes = name.local.as_bytes();
-        let place =
-            (bytes[0] as usize * 31 + bytes[bytes.len() - 1] as usize * 7 + bytes.len()) % RECENT;
-        if let Some((uri, prefix, local, id)) = &self.recent[place]
+        let (first, last) = (bytes[0] as usize, bytes[bytes.len() - 1] as usize);
+        let place = (first * 31 + last * 7 + bytes.len()) % RECENT;
+        if let Some((local, id)) = &self.recent[place]
             && local == name.local
-            && prefix == name.prefix
-            && uri == name.uri
         {
             return Ok(*id);
         }
         let id = self.name(name, element)?;
-        self.recent[place] = Some((name.uri.into(), name.prefix.into(), name.local.into(), id));
+        self.recent[place] = Some((name.local.into(), id));
         Ok(id)
     }
 }

@@ -65,13 +65,14 @@ pub fn is_ncname(text: &str) -> bool {
 
 /// The position of the first character that XML forbids anywhere in a document.
 pub fn find_forbidden(text: &str) -> Option<usize> {
-    let control = |&byte: &u8| byte < 0x20 && !is_space(byte);
-    // Two passes that the compiler vectorises beat one that decodes.
-    let first_control = if text.as_bytes().iter().any(|byte| control(byte)) {
-        text.bytes().position(|byte| control(&byte))
-    } else {
-        None
-    };
+    // Whole chunks without an early exit: that is what the compiler vectorises.
+    let control = |byte: u8| byte < 0x20 && !is_space(byte);
+    let mut chunks = text.as_bytes().chunks(64).enumerate();
+    let suspect =
+        chunks.find(|(_, chunk)| chunk.iter().fold(false, |any, &byte| any | control(byte)));
+    let first_control = suspect.and_then(|(index, chunk)| {
+        chunk.iter().position(|&byte| control(byte)).map(|at| index * 64 + at)
+    });
     let first_noncharacter =
         if text.is_ascii() { None } else { text.find(['\u{fffe}', '\u{ffff}']) };
     match (first_control, first_noncharacter) {

@@ -125,8 +125,12 @@ impl<'a> Parser<'a> {
         self.text.as_bytes().get(self.at).copied()
     }
 
+    #[inline(always)]
     fn eat(&mut self, token: &str) -> bool {
-        let found = self.text.as_bytes()[self.at..].starts_with(token.as_bytes());
+        let rest = &self.text.as_bytes()[self.at..];
+        // Bytewise: tokens are short, and most differ in the first byte.
+        let found =
+            rest.len() >= token.len() && rest.iter().zip(token.as_bytes()).all(|(a, b)| a == b);
         if found {
             self.at += token.len();
         }
@@ -311,7 +315,9 @@ impl<'a> Parser<'a> {
             return self.fail("Premature end of data");
         };
         let raw = &rest[..length];
-        if let Some(found) = memchr::memmem::find(raw.as_bytes(), b"]]>") {
+        if raw.as_bytes().contains(&b']')
+            && let Some(found) = memchr::memmem::find(raw.as_bytes(), b"]]>")
+        {
             return Err(self.refused(self.at + found, "Sequence ']]>' not allowed in content"));
         }
         let text = if memchr::memchr(b'&', raw.as_bytes()).is_some() {
