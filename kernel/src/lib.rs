@@ -6,7 +6,7 @@
 //! 2. [`image`] interns names, values and whole subtrees as the events come, so that a partition
 //!    costs memory for the variety of its hardware and not for the number of its nodes.
 //! 3. [`xpath`] compiles an expression to typed operators, or refuses it (then lxml takes it).
-//! 4. [`plan`] evaluates the operators a column at a time over all documents, by postings and over
+//! 4. [`eval`] says what the operators mean. [`plan`] evaluates them a column at a time over all documents, by postings and over
 //!    distinct subtrees where the expression allows it.
 //! 5. [`interp`] evaluates everything else on one document expanded by [`tree`].
 //!
@@ -15,6 +15,7 @@
 
 pub mod budget;
 pub mod error;
+pub mod eval;
 pub mod image;
 pub mod intern;
 pub mod interp;

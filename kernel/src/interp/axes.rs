@@ -1,6 +1,7 @@
 //! The axes, each in its own order.
 
-use super::{Evaluated, Interpreter};
+use super::Interpreter;
+use crate::eval::Evaluated;
 use crate::tree::{Kind, Node};
 use crate::xpath::ir::Axis;
 

@@ -1,13 +1,13 @@
 //! Node-sets: sorted, without duplicates.
 
-use super::{Context, Evaluated, Interpreter};
+use super::Interpreter;
+use crate::eval::{Context, Evaluated, Evaluator};
 use crate::tree::{Kind, Node};
-use crate::xpath::ir::{Axis, BoolExpr, Cmp, NodeSet, Start, Step, Test};
-use crate::xpath::number;
+use crate::xpath::ir::{Axis, BoolExpr, NodeSet, Start, Step, Test};
 
 impl<'a> Interpreter<'a> {
     /// The nodes of a set in document order.
-    pub(super) fn set(&self, set: &'a NodeSet, at: Context) -> Evaluated<Vec<Node>> {
+    pub(super) fn set(&self, set: &'a NodeSet, at: Context<Node>) -> Evaluated<Vec<Node>> {
         match set {
             NodeSet::Path(start, steps) => {
                 let mut nodes = match start {
@@ -97,41 +97,5 @@ impl<'a> Interpreter<'a> {
                 row.kind == principal && self.names[*name].matches(row.name)
             }
         }
-    }
-
-    pub(super) fn compare_sets(&self, cmp: Cmp, a: &[Node], b: &[Node]) -> Evaluated<bool> {
-        if a.is_empty() || b.is_empty() {
-            return Ok(false);
-        }
-        let values = |nodes: &[Node]| -> Evaluated<Vec<_>> {
-            nodes.iter().map(|&node| self.string_value(node)).collect()
-        };
-        let (mut a, mut b) = (values(a)?, values(b)?);
-        self.budget.spend(a.len() + b.len())?;
-        if cmp.is_equality() {
-            a.sort_unstable();
-            a.dedup();
-            b.sort_unstable();
-            b.dedup();
-            return Ok(match cmp {
-                Cmp::Eq => a.iter().any(|value| b.binary_search(value).is_ok()),
-                // Unequal unless both sides are one and the same value.
-                _ => a.len() > 1 || b.len() > 1 || a != b,
-            });
-        }
-        // NaN compares false with everything; the extremes decide for the rest.
-        let extremes = |values: &[std::borrow::Cow<'_, str>]| {
-            let numbers = values.iter().map(|value| number::parse(value)).filter(|n| !n.is_nan());
-            numbers.fold((f64::INFINITY, f64::NEG_INFINITY, false), |(low, high, _), number| {
-                (low.min(number), high.max(number), true)
-            })
-        };
-        let ((low_a, high_a, any_a), (low_b, high_b, any_b)) = (extremes(&a), extremes(&b));
-        Ok(any_a
-            && any_b
-            && match cmp {
-                Cmp::Lt | Cmp::Le => cmp.numbers(low_a, high_b),
-                _ => cmp.numbers(high_a, low_b),
-            })
     }
 }

@@ -2,8 +2,9 @@
 
 use crate::budget::Budget;
 use crate::error::BudgetExceeded;
+use crate::eval::Evaluator;
 use crate::image::PartitionImage;
-use crate::interp::{Context, Interpreter};
+use crate::interp::{Interpreter, outermost};
 use crate::tree::Tree;
 use crate::xpath::Expression;
 use crate::xpath::bound::bind;
@@ -30,7 +31,7 @@ pub fn evaluate(
         }
         tree.expand(store, document);
         let interpreter = Interpreter { store, names: &names, tree: &tree, budget };
-        if interpreter.bool(expression.root(), Context::of(&tree))? {
+        if interpreter.bool(expression.root(), outermost(&tree))? {
             members[byte] |= bit;
         }
     }

@@ -237,6 +237,26 @@ pub struct Step {
     pub test: Test,
     /// Predicates, with numbers already compared to the position.
     pub predicates: Vec<BoolExpr>,
+    /// Whether any predicate asks for its position.
+    pub positional: bool,
+}
+
+impl Step {
+    /// A step of any kind.
+    pub fn new(axis: Axis, test: Test, predicates: Vec<BoolExpr>) -> Self {
+        let positional = predicates.iter().any(Positional::is_positional);
+        Step { axis, test, predicates, positional }
+    }
+
+    /// A step that takes every node of an axis.
+    pub fn all(axis: Axis) -> Self {
+        Step::new(axis, Test::Node, Vec::new())
+    }
+
+    /// Whether it is `descendant-or-self::node()`, the first half of `//`.
+    pub fn is_slashes(&self) -> bool {
+        self.axis == Axis::DescendantOrSelf && self.test == Test::Node && self.predicates.is_empty()
+    }
 }
 
 /// A name that an expression tests for: the namespace name ("" for none) and the local part, which
@@ -268,8 +288,7 @@ pub enum NodeSet {
 impl NodeSet {
     /// The context node alone.
     pub fn context() -> Self {
-        let step = Step { axis: Axis::SelfNode, test: Test::Node, predicates: Vec::new() };
-        NodeSet::Path(Start::Context, vec![step])
+        NodeSet::Path(Start::Context, vec![Step::all(Axis::SelfNode)])
     }
 }
 

@@ -2,9 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::ir::{
-    Arith, Axis, BoolExpr, Cmp, NodeSet, NumExpr, Positional, Start, Step, Test, Wanted,
-};
+use super::ir::{Arith, Axis, BoolExpr, Cmp, NodeSet, NumExpr, Start, Step, Test, Wanted};
 use super::lexer::{Spanned, Token, refused, tokens};
 use super::typing::{Value, call};
 use crate::error::ExpressionRefused;
@@ -301,11 +299,7 @@ impl<'a> Parser<'a> {
     fn more_steps(&mut self, steps: &mut Vec<Step>) -> Parsed<()> {
         loop {
             if self.symbol("//") {
-                steps.push(Step {
-                    axis: Axis::DescendantOrSelf,
-                    test: Test::Node,
-                    predicates: Vec::new(),
-                });
+                steps.push(Step::all(Axis::DescendantOrSelf));
             } else if !self.symbol("/") {
                 return Ok(());
             }
@@ -315,11 +309,11 @@ impl<'a> Parser<'a> {
 
     fn step(&mut self, steps: &mut Vec<Step>) -> Parsed<()> {
         if self.symbol(".") {
-            steps.push(Step { axis: Axis::SelfNode, test: Test::Node, predicates: Vec::new() });
+            steps.push(Step::all(Axis::SelfNode));
             return Ok(());
         }
         if self.symbol("..") {
-            steps.push(Step { axis: Axis::Parent, test: Test::Node, predicates: Vec::new() });
+            steps.push(Step::all(Axis::Parent));
             return Ok(());
         }
         let axis = self.axis()?;
@@ -331,7 +325,7 @@ impl<'a> Parser<'a> {
         if steps.len() >= MAX_CHAIN {
             return self.fail("too many steps for the kernel");
         }
-        push_step(steps, Step { axis, test, predicates });
+        push_step(steps, Step::new(axis, test, predicates));
         Ok(())
     }
 
@@ -448,11 +442,8 @@ impl<'a> Parser<'a> {
 
 /// Appends a step; `//x` becomes one descendant step where no position can tell the difference.
 fn push_step(steps: &mut Vec<Step>, mut step: Step) {
-    let slashes = steps.last().is_some_and(|last| {
-        last.axis == Axis::DescendantOrSelf && last.test == Test::Node && last.predicates.is_empty()
-    });
-    if slashes && step.axis == Axis::Child && !step.predicates.iter().any(Positional::is_positional)
-    {
+    let slashes = steps.last().is_some_and(Step::is_slashes);
+    if slashes && step.axis == Axis::Child && !step.positional {
         steps.pop();
         step.axis = Axis::Descendant;
     }
