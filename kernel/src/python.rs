@@ -65,6 +65,11 @@ impl Expression {
         self.0.text()
     }
 
+    #[getter]
+    fn explain(&self) -> String {
+        plan::explain(&self.0)
+    }
+
     fn __repr__(&self) -> String {
         format!("Expression({:?})", self.0.text())
     }

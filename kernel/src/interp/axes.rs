@@ -5,7 +5,7 @@ use crate::eval::Evaluated;
 use crate::tree::{Kind, Node};
 use crate::xpath::ir::Axis;
 
-impl Interpreter<'_> {
+impl Interpreter<'_, '_> {
     /// Appends the nodes of an axis that pass, nearest first.
     pub(super) fn walk(
         &self,

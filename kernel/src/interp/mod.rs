@@ -23,18 +23,18 @@ pub fn outermost(tree: &Tree) -> Context<Node> {
 
 /// An expression's names bound to a store, and the document to evaluate on.
 #[derive(Debug, Clone, Copy)]
-pub struct Interpreter<'a> {
+pub struct Interpreter<'a, 't> {
     /// Where names and values are.
     pub store: &'a Store,
     /// The expression's names.
-    pub names: &'a [BoundName],
+    pub names: &'t [BoundName],
     /// The document.
-    pub tree: &'a Tree,
+    pub tree: &'t Tree,
     /// The steps that are left.
-    pub budget: &'a Budget,
+    pub budget: &'t Budget,
 }
 
-impl<'a> Evaluator<'a> for Interpreter<'a> {
+impl<'a> Evaluator<'a> for Interpreter<'a, '_> {
     type Node = Node;
 
     fn budget(&self) -> &Budget {
@@ -103,7 +103,7 @@ impl<'a> Evaluator<'a> for Interpreter<'a> {
     }
 }
 
-impl<'a> Interpreter<'a> {
+impl<'a> Interpreter<'a, '_> {
     /// The string-value of a node, borrowed from the store where it is one text.
     fn string_value(&self, node: Node) -> Evaluated<Cow<'a, str>> {
         let row = self.tree.row(node);

@@ -5,7 +5,7 @@ use crate::eval::{Context, Evaluated, Evaluator};
 use crate::tree::{Kind, Node};
 use crate::xpath::ir::{Axis, BoolExpr, NodeSet, Start, Step, Test};
 
-impl<'a> Interpreter<'a> {
+impl<'a> Interpreter<'a, '_> {
     /// The nodes of a set in document order.
     pub(super) fn set(&self, set: &'a NodeSet, at: Context<Node>) -> Evaluated<Vec<Node>> {
         match set {

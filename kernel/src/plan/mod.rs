@@ -1,13 +1,26 @@
-//! Expressions over a whole partition.
+//! Expressions over a whole partition, a column at a time.
+//!
+//! [`columns`] evaluates the operators outside of paths for all documents at once. A path that
+//! [`support`] allows is answered from postings: [`anchors`] finds the distinct elements where it
+//! can begin, [`local`] looks at each of them once, and [`reach`] carries the hits up to the
+//! documents. Every other path goes to the interpreter, document by document, and only for the
+//! documents that `and` and `or` have left undecided.
+
+mod anchors;
+mod columns;
+mod explain;
+mod local;
+mod reach;
+mod support;
 
 use crate::budget::Budget;
 use crate::error::BudgetExceeded;
-use crate::eval::Evaluator;
 use crate::image::PartitionImage;
-use crate::interp::{Interpreter, outermost};
-use crate::tree::Tree;
 use crate::xpath::Expression;
 use crate::xpath::bound::bind;
+
+use columns::Columns;
+pub use explain::explain;
 
 /// A bitmap of slots: bit `n % 8`, least significant first, of byte `n / 8`.
 pub type Bitmap = Vec<u8>;
@@ -20,20 +33,24 @@ pub fn evaluate(
     slots: Option<&[u8]>,
     budget: &Budget,
 ) -> Result<Bitmap, BudgetExceeded> {
+    let wanted = |slot: u32| {
+        slots.is_none_or(|slots| {
+            slots.get(slot as usize / 8).is_some_and(|byte| byte >> (slot % 8) & 1 == 1)
+        })
+    };
+    let chosen: Vec<_> = image.slots().filter(|&(slot, _)| wanted(slot)).collect();
+    // Equal documents are one document.
+    let mut documents: Vec<_> = chosen.iter().map(|&(_, document)| document).collect();
+    documents.sort_unstable();
+    documents.dedup();
     let store = image.store();
     let names = bind(expression.wanted(), store);
+    let columns = Columns::new(store, &names, budget);
+    let verdicts = columns.bool(expression.root(), &documents)?;
     let mut members = vec![0; image.slot_count().div_ceil(8)];
-    let mut tree = Tree::default();
-    for (slot, document) in image.slots() {
-        let (byte, bit) = (slot as usize / 8, 1 << (slot % 8));
-        if slots.is_some_and(|slots| slots.get(byte).is_none_or(|byte| byte & bit == 0)) {
-            continue;
-        }
-        tree.expand(store, document);
-        let interpreter = Interpreter { store, names: &names, tree: &tree, budget };
-        if interpreter.bool(expression.root(), outermost(&tree))? {
-            members[byte] |= bit;
-        }
+    for (slot, document) in chosen {
+        let index = documents.partition_point(|&other| other < document);
+        members[slot as usize / 8] |= u8::from(verdicts[index]) << (slot % 8);
     }
     Ok(members)
 }

@@ -1,0 +1,223 @@
+//! Where to look: the distinct elements at which the rest of a `//` path can hold, from postings.
+
+use crate::eval::Evaluated;
+use crate::image::{ElementId, Store};
+use crate::xpath::bound::BoundName;
+use crate::xpath::ir::{Axis, BoolExpr, Cmp, NodeSet, NumExpr, Start, Step, StrExpr, Test};
+use crate::xpath::{number, text};
+
+use super::local::{Item, Local};
+
+/// How a path is split: anchors come from postings, the steps from `rest` on are walked from each.
+#[derive(Debug, Clone, Copy)]
+pub enum Split<'a> {
+    /// `//x[...]`: the elements themselves, of which `step` must hold.
+    Elements(&'a Step, &'a [Step]),
+    /// `//x[position]`: the parents of such elements; the step is walked too, to count positions.
+    Parents(&'a Step, &'a [Step]),
+    /// `//@x`: the elements that bear such an attribute.
+    Bearers(usize, &'a [Step]),
+}
+
+/// Splits an absolute path, if postings can help.
+pub fn split(steps: &[Step]) -> Option<Split<'_>> {
+    let (first, rest) = steps.split_first()?;
+    if first.axis == Axis::Descendant && !first.positional && matches!(first.test, Test::Name(_)) {
+        return Some(Split::Elements(first, rest));
+    }
+    let second = rest.first().filter(|_| first.is_slashes())?;
+    match (second.axis, &second.test) {
+        (Axis::Child, Test::Name(_)) => Some(Split::Parents(second, rest)),
+        (Axis::Attribute, Test::Name(name)) => Some(Split::Bearers(*name, rest)),
+        _ => None,
+    }
+}
+
+/// A condition on a value that absence never satisfies.
+enum ValueTest<'a> {
+    Equals(&'a str),
+    Present,
+    StartsWith(&'a str),
+    Contains(&'a str),
+    Differs(&'a str),
+    Number(Cmp, f64),
+}
+
+impl ValueTest<'_> {
+    fn holds(&self, value: &str) -> bool {
+        match self {
+            ValueTest::Equals(wanted) => value == *wanted,
+            ValueTest::Differs(wanted) => value != *wanted,
+            ValueTest::Present => true,
+            ValueTest::StartsWith(wanted) => value.starts_with(wanted),
+            ValueTest::Contains(wanted) => text::contains(value, wanted),
+            ValueTest::Number(cmp, wanted) => cmp.numbers(number::parse(value), *wanted),
+        }
+    }
+}
+
+/// The number of an expression that has no context.
+pub fn constant(expr: &NumExpr) -> Option<f64> {
+    match expr {
+        NumExpr::Const(value) => Some(*value),
+        NumExpr::Neg(a) => constant(a).map(|value| -value),
+        NumExpr::Arith(arith, a, b) => Some(arith.apply(constant(a)?, constant(b)?)),
+        NumExpr::Text(a) => match &**a {
+            StrExpr::Const(text) => Some(number::parse(text)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The set that a predicate tests, and the test, where an empty set makes the predicate false.
+fn value_test(predicate: &BoolExpr) -> Option<(&NodeSet, ValueTest<'_>)> {
+    match predicate {
+        BoolExpr::Exists(set) => Some((set, ValueTest::Present)),
+        BoolExpr::SetText(false, set, StrExpr::Const(text)) => Some((set, ValueTest::Equals(text))),
+        BoolExpr::SetText(true, set, StrExpr::Const(text)) => Some((set, ValueTest::Differs(text))),
+        BoolExpr::SetNumber(cmp, set, n) => Some((set, ValueTest::Number(*cmp, constant(n)?))),
+        BoolExpr::StartsWith(StrExpr::First(set), StrExpr::Const(text)) if !text.is_empty() => {
+            Some((set, ValueTest::StartsWith(text)))
+        }
+        BoolExpr::Contains(StrExpr::First(set), StrExpr::Const(text)) if !text.is_empty() => {
+            Some((set, ValueTest::Contains(text)))
+        }
+        _ => None,
+    }
+}
+
+/// Posting lists whose union holds every anchor that can satisfy a path.
+struct Candidates<'a> {
+    lists: Vec<&'a [ElementId]>,
+    /// Whether the lists hold children of the anchors instead.
+    children: bool,
+}
+
+impl Candidates<'_> {
+    fn len(&self) -> usize {
+        let total: usize = self.lists.iter().map(|list| list.len()).sum();
+        // A parent costs its links too.
+        if self.children { total * 2 } else { total }
+    }
+}
+
+/// Finds anchors of one expression in one store.
+pub struct Finder<'a> {
+    pub store: &'a Store,
+    pub names: &'a [BoundName],
+}
+
+impl<'a> Finder<'a> {
+    /// The anchors of a split path that satisfy its first step, ascending, without duplicates.
+    pub fn anchors(&self, split: Split<'a>, local: &Local<'a>) -> Evaluated<Vec<ElementId>> {
+        let (candidates, step) = match split {
+            Split::Elements(step, rest) => (self.best(step, rest), Some(step)),
+            Split::Parents(step, _) => (self.parents_of(self.named(&step.test)), None),
+            Split::Bearers(name, _) => (self.bearers(name, &ValueTest::Present), None),
+        };
+        let mut found = Vec::new();
+        for &list in &candidates.lists {
+            local.budget.spend(list.len())?;
+            if candidates.children {
+                found.extend(list.iter().flat_map(|&child| self.store.parents(child)));
+            } else {
+                found.extend_from_slice(list);
+            }
+        }
+        if candidates.children || candidates.lists.len() > 1 {
+            local.budget.spend(found.len())?;
+            found.sort_unstable();
+            found.dedup();
+        }
+        let Some(step) = step else { return Ok(found) };
+        let mut kept = Vec::with_capacity(found.len());
+        for id in found {
+            let named = match &step.test {
+                Test::Name(name) => {
+                    self.names[*name].matches(self.store.elements()[id as usize].name)
+                }
+                _ => true,
+            };
+            if named && local.holds(Item::Element(id), step)? {
+                kept.push(id);
+            }
+        }
+        Ok(kept)
+    }
+
+    /// A guess at how many elements [`Finder::anchors`] must look at.
+    pub fn cost(&self, split: Split<'a>) -> usize {
+        match split {
+            Split::Elements(step, rest) => self.best(step, rest).len(),
+            Split::Parents(step, _) => self.parents_of(self.named(&step.test)).len(),
+            Split::Bearers(name, _) => self.bearers(name, &ValueTest::Present).len(),
+        }
+    }
+
+    fn best(&self, step: &'a Step, rest: &'a [Step]) -> Candidates<'a> {
+        let mut best = Candidates { lists: self.named(&step.test), children: false };
+        for predicate in &step.predicates {
+            self.narrow(predicate, &mut best);
+        }
+        if let Some(next) = rest.first().filter(|next| next.axis == Axis::Child)
+            && matches!(next.test, Test::Name(_))
+        {
+            self.keep_shorter(self.parents_of(self.named(&next.test)), &mut best);
+        }
+        best
+    }
+
+    fn narrow(&self, predicate: &'a BoolExpr, best: &mut Candidates<'a>) {
+        if let BoolExpr::And(a, b) = predicate {
+            self.narrow(a, best);
+            self.narrow(b, best);
+        }
+        let Some((NodeSet::Path(Start::Context, steps), test)) = value_test(predicate) else {
+            return;
+        };
+        match steps.as_slice() {
+            [Step { axis: Axis::Attribute, test: Test::Name(name), predicates, .. }]
+                if predicates.is_empty() =>
+            {
+                self.keep_shorter(self.bearers(*name, &test), best);
+            }
+            [Step { axis: Axis::Child, test: child @ Test::Name(_), .. }, ..] => {
+                self.keep_shorter(self.parents_of(self.named(child)), best);
+            }
+            _ => {}
+        }
+    }
+
+    fn keep_shorter(&self, candidates: Candidates<'a>, best: &mut Candidates<'a>) {
+        if candidates.len() < best.len() {
+            *best = candidates;
+        }
+    }
+
+    fn named(&self, test: &Test) -> Vec<&'a [ElementId]> {
+        let Test::Name(name) = test else { return Vec::new() };
+        self.names[*name].ids().iter().map(|&id| self.store.elements_named(id)).collect()
+    }
+
+    fn parents_of(&self, lists: Vec<&'a [ElementId]>) -> Candidates<'a> {
+        Candidates { lists, children: true }
+    }
+
+    fn bearers(&self, name: usize, test: &ValueTest<'_>) -> Candidates<'a> {
+        let mut lists = Vec::new();
+        for &name in self.names[name].ids() {
+            if let ValueTest::Equals(wanted) = test {
+                let value = self.store.strings().find(wanted);
+                let pair = value.and_then(|value| self.store.find_pair(name, value));
+                lists.extend(pair.map(|pair| self.store.elements_bearing(pair)));
+                continue;
+            }
+            let holds = |pair: u32| test.holds(self.store.strings().get(self.store.pair(pair).1));
+            let pairs = self.store.pairs_named(name).iter().filter(|&&pair| holds(pair));
+            lists.extend(pairs.map(|&pair| self.store.elements_bearing(pair)));
+        }
+        lists.retain(|list| !list.is_empty());
+        Candidates { lists, children: false }
+    }
+}

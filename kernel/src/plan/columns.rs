@@ -1,0 +1,392 @@
+//! The operators outside of paths, for all documents at once.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+
+use crate::budget::Budget;
+use crate::eval::{Context, Evaluated, Evaluator};
+use crate::image::{Child, ElementId, Store};
+use crate::interp::{Interpreter, outermost};
+use crate::tree::{Node, Tree};
+use crate::xpath::bound::BoundName;
+use crate::xpath::ir::{Axis, BoolExpr, NodeSet, NumExpr, Start, Step, StrExpr};
+use crate::xpath::{number, text};
+
+use super::anchors::{Finder, Split, constant, split};
+use super::local::{Item, Local};
+use super::reach::Reached;
+use super::support::{self, Use};
+
+/// About how many elements a walk through a document visits. Deciding between a walk through some
+/// documents and a look at all anchors needs no better guess.
+const WALK: usize = 150;
+
+/// Whether a node is what a path is looked through for.
+type Goal<'g> = &'g dyn Fn(&str) -> bool;
+
+/// Evaluates one expression over the documents of one store.
+pub struct Columns<'a> {
+    local: Local<'a>,
+    tree: RefCell<Tree>,
+}
+
+/// A path that can be answered without expanding documents.
+struct DocumentPath<'a> {
+    absolute: bool,
+    steps: &'a [Step],
+}
+
+impl<'a> Columns<'a> {
+    pub fn new(store: &'a Store, names: &'a [BoundName], budget: &'a Budget) -> Self {
+        Columns { local: Local { store, names, budget }, tree: RefCell::default() }
+    }
+
+    /// The boolean of each document.
+    pub fn bool(&self, expr: &'a BoolExpr, documents: &[ElementId]) -> Evaluated<Vec<bool>> {
+        self.local.budget.spend(documents.len())?;
+        match expr {
+            BoolExpr::Const(value) => Ok(vec![*value; documents.len()]),
+            BoolExpr::And(a, b) => self.both(a, b, true, documents),
+            BoolExpr::Or(a, b) => self.both(a, b, false, documents),
+            BoolExpr::Not(a) => Ok(map(self.bool(a, documents)?, |value| !value)),
+            BoolExpr::Number(a) => Ok(map(self.num(a, documents)?, number::truth)),
+            BoolExpr::Text(a) => Ok(map(self.str(a, documents)?, |value| !value.is_empty())),
+            BoolExpr::Numbers(cmp, a, b) => {
+                let (a, b) = (self.num(a, documents)?, self.num(b, documents)?);
+                Ok(zip(a, b, |a, b| cmp.numbers(a, b)))
+            }
+            BoolExpr::Texts(unequal, a, b) => {
+                let (a, b) = (self.str(a, documents)?, self.str(b, documents)?);
+                Ok(zip(a, b, |a, b| (a == b) != *unequal))
+            }
+            BoolExpr::Contains(a, b) => {
+                let (a, b) = (self.str(a, documents)?, self.str(b, documents)?);
+                Ok(zip(a, b, |a, b| text::contains(&a, &b)))
+            }
+            BoolExpr::StartsWith(a, b) => {
+                let (a, b) = (self.str(a, documents)?, self.str(b, documents)?);
+                Ok(zip(a, b, |a, b| a.starts_with(&*b)))
+            }
+            BoolExpr::Exists(set) => self.any(expr, set, None, documents),
+            BoolExpr::SetText(unequal, set, StrExpr::Const(wanted)) => {
+                let goal = |value: &str| (value == wanted) != *unequal;
+                self.any(expr, set, Some(&goal), documents)
+            }
+            BoolExpr::SetNumber(cmp, set, b) => match constant(b) {
+                Some(wanted) => {
+                    let goal = |value: &str| cmp.numbers(number::parse(value), wanted);
+                    self.any(expr, set, Some(&goal), documents)
+                }
+                None => self.interpret(documents, |one, at| one.bool(expr, at)),
+            },
+            BoolExpr::SetText(..) | BoolExpr::Sets(..) | BoolExpr::Lang(_) => {
+                self.interpret(documents, |one, at| one.bool(expr, at))
+            }
+        }
+    }
+
+    /// `and` when `going` is true, `or` when it is false: the right side is only asked about
+    /// documents that the left one leaves undecided.
+    fn both(
+        &self,
+        a: &'a BoolExpr,
+        b: &'a BoolExpr,
+        going: bool,
+        documents: &[ElementId],
+    ) -> Evaluated<Vec<bool>> {
+        let mut verdicts = self.bool(a, documents)?;
+        let undecided: Vec<ElementId> = documents
+            .iter()
+            .zip(&verdicts)
+            .filter(|&(_, &verdict)| verdict == going)
+            .map(|(&document, _)| document)
+            .collect();
+        if undecided.is_empty() {
+            return Ok(verdicts);
+        }
+        let mut second = self.bool(b, &undecided)?.into_iter();
+        for verdict in verdicts.iter_mut().filter(|verdict| **verdict == going) {
+            *verdict = second.next().expect("one verdict for each undecided document");
+        }
+        Ok(verdicts)
+    }
+
+    /// The number of each document.
+    fn num(&self, expr: &'a NumExpr, documents: &[ElementId]) -> Evaluated<Vec<f64>> {
+        self.local.budget.spend(documents.len())?;
+        match expr {
+            NumExpr::Const(value) => Ok(vec![*value; documents.len()]),
+            NumExpr::Arith(arith, a, b) => {
+                let (a, b) = (self.num(a, documents)?, self.num(b, documents)?);
+                Ok(zip(a, b, |a, b| arith.apply(a, b)))
+            }
+            NumExpr::Neg(a) => Ok(map(self.num(a, documents)?, |value| -value)),
+            NumExpr::Round(rounding, a) => {
+                Ok(map(self.num(a, documents)?, |value| number::round(*rounding, value)))
+            }
+            NumExpr::Text(a) => Ok(map(self.str(a, documents)?, |value| number::parse(&value))),
+            NumExpr::Length(a) => {
+                Ok(map(self.str(a, documents)?, |value| value.chars().count() as f64))
+            }
+            NumExpr::Bool(a) => {
+                Ok(map(self.bool(a, documents)?, |value| f64::from(u8::from(value))))
+            }
+            NumExpr::Count(set) => match document_path(set, Use::Each) {
+                Some(path) => Ok(map(self.count(&path, documents)?, |count| count as f64)),
+                None => self.interpret(documents, |one, at| one.num(expr, at)),
+            },
+            NumExpr::Sum(_) | NumExpr::Position | NumExpr::Last => {
+                self.interpret(documents, |one, at| one.num(expr, at))
+            }
+        }
+    }
+
+    /// The string of each document.
+    fn str(&self, expr: &'a StrExpr, documents: &[ElementId]) -> Evaluated<Vec<Cow<'a, str>>> {
+        self.local.budget.spend(documents.len())?;
+        match expr {
+            StrExpr::Const(value) => Ok(vec![Cow::Borrowed(value.as_str()); documents.len()]),
+            StrExpr::Number(a) => {
+                Ok(map(self.num(a, documents)?, |value| Cow::Owned(number::format(value))))
+            }
+            StrExpr::First(NodeSet::Path(start, steps)) => {
+                match self.first_of(start, steps, documents)? {
+                    Some(column) => Ok(column),
+                    None => self.interpret(documents, |one, at| one.str(expr, at)),
+                }
+            }
+            _ => self.interpret(documents, |one, at| one.str(expr, at)),
+        }
+    }
+
+    /// Whether any node of a set in each document meets the goal. `expr` is the whole operator.
+    fn any(
+        &self,
+        expr: &'a BoolExpr,
+        set: &'a NodeSet,
+        goal: Option<Goal<'_>>,
+        documents: &[ElementId],
+    ) -> Evaluated<Vec<bool>> {
+        let Some(path) = document_path(set, Use::Any) else {
+            return self.interpret(documents, |one, at| one.bool(expr, at));
+        };
+        let meets = |item: Item| match goal {
+            Some(goal) => Ok(goal(&self.local.value(item)?)),
+            None => Ok(true),
+        };
+        let Some(split) = self.worthwhile(&path, documents) else {
+            let walk = |&document: &ElementId| {
+                self.local.walk(self.start(path.absolute, document), path.steps, &mut { meets })
+            };
+            return documents.iter().map(walk).collect();
+        };
+        let mut hits = self.finder().anchors(split, &self.local)?;
+        let rest = rest(split);
+        if goal.is_some() || !rest.is_empty() {
+            let mut kept = Vec::with_capacity(hits.len());
+            for id in hits {
+                if self.local.walk(Item::Element(id), rest, &mut { meets })? {
+                    kept.push(id);
+                }
+            }
+            hits = kept;
+        }
+        let reached = Reached::from(self.local.store, &hits, self.local.budget)?;
+        Ok(documents.iter().map(|&document| reached.contains(document)).collect())
+    }
+
+    /// How many nodes a path has in each document.
+    fn count(&self, path: &DocumentPath<'a>, documents: &[ElementId]) -> Evaluated<Vec<u64>> {
+        let tally = |item: Item, steps: &'a [Step]| {
+            let mut count = 0_u64;
+            let mut visit = |_| {
+                count += 1;
+                Ok(false)
+            };
+            self.local.walk(item, steps, &mut visit)?;
+            Ok(count)
+        };
+        let Some(split) = self.worthwhile(path, documents) else {
+            let one =
+                |&document: &ElementId| tally(self.start(path.absolute, document), path.steps);
+            return documents.iter().map(one).collect();
+        };
+        let store = self.local.store;
+        let mut totals = vec![0_u64; store.elements().len()];
+        let mut hits = Vec::new();
+        for id in self.finder().anchors(split, &self.local)? {
+            let count = tally(Item::Element(id), rest(split))?;
+            if count > 0 {
+                totals[id as usize] = count;
+                hits.push(id);
+            }
+        }
+        for id in Reached::from(store, &hits, self.local.budget)?.ascending() {
+            for child in store.children(id) {
+                self.local.budget.spend(1)?;
+                if let Child::Element(child) = child {
+                    totals[id as usize] += totals[child as usize];
+                }
+            }
+        }
+        Ok(documents.iter().map(|&document| totals[document as usize]).collect())
+    }
+
+    /// The string-value of the first node of a path in each document, unless only the
+    /// interpreter can tell.
+    fn first_of(
+        &self,
+        start: &'a Start,
+        steps: &'a [Step],
+        documents: &[ElementId],
+    ) -> Evaluated<Option<Vec<Cow<'a, str>>>> {
+        let Some(absolute) = origin(start) else { return Ok(None) };
+        let path = DocumentPath { absolute, steps };
+        let shallow =
+            |step: &Step| matches!(step.axis, Axis::Child | Axis::Attribute | Axis::SelfNode);
+        let split = match self.worthwhile(&path, documents) {
+            Some(split @ Split::Elements(_, rest))
+                if rest.iter().all(shallow) && support::steps(steps, Use::Each) =>
+            {
+                split
+            }
+            _ if support::steps(steps, Use::InOrder) => {
+                let one = |&document: &ElementId| {
+                    self.first_below(self.start(absolute, document), steps)
+                        .map(|found| found.unwrap_or(Cow::Borrowed("")))
+                };
+                return documents.iter().map(one).collect::<Evaluated<Vec<_>>>().map(Some);
+            }
+            _ => return Ok(None),
+        };
+        let rest = rest(split);
+        let mut hits = self.finder().anchors(split, &self.local)?;
+        let mut kept = Vec::with_capacity(hits.len());
+        for id in hits {
+            if self.local.walk(Item::Element(id), rest, &mut |_| Ok(true))? {
+                kept.push(id);
+            }
+        }
+        hits = kept;
+        let reached = Reached::from(self.local.store, &hits, self.local.budget)?;
+        let mut column = Vec::with_capacity(documents.len());
+        for &document in documents {
+            match self.first_hit(document, rest, &hits, &reached)? {
+                Some(value) => column.push(value),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(column))
+    }
+
+    /// The first value in a document, given the elements that have one. None when hits are nested,
+    /// so that the outer one's children may come after the inner one's.
+    fn first_hit(
+        &self,
+        document: ElementId,
+        rest: &'a [Step],
+        hits: &[ElementId],
+        reached: &Reached,
+    ) -> Evaluated<Option<Cow<'a, str>>> {
+        if !reached.contains(document) {
+            return Ok(Some(Cow::Borrowed("")));
+        }
+        let mut at = document;
+        loop {
+            self.local.budget.spend(1)?;
+            let mut below = self.local.store.children(at).filter_map(|child| match child {
+                Child::Element(child) if reached.contains(child) => Some(child),
+                _ => None,
+            });
+            let next = below.next();
+            if hits.binary_search(&at).is_ok() {
+                let descends = rest.iter().any(|step| step.axis == Axis::Child);
+                if descends && next.is_some() {
+                    return Ok(None);
+                }
+                return self.first_below(Item::Element(at), rest);
+            }
+            at = next.expect("what contains a hit has a child that does, or is one");
+        }
+    }
+
+    fn first_below(&self, item: Item, steps: &'a [Step]) -> Evaluated<Option<Cow<'a, str>>> {
+        let mut found = None;
+        self.local.walk(item, steps, &mut |item| {
+            found = Some(self.local.value(item)?);
+            Ok(true)
+        })?;
+        Ok(found)
+    }
+
+    /// How to split a path at its anchors, where that costs less than walking every document.
+    fn worthwhile(&self, path: &DocumentPath<'a>, documents: &[ElementId]) -> Option<Split<'a>> {
+        let split = split(path.steps).filter(|_| path.absolute)?;
+        let walks = documents.len() * WALK;
+        let bookkeeping = self.local.store.elements().len() / 64;
+        (bookkeeping < walks && self.finder().cost(split) < walks).then_some(split)
+    }
+
+    fn finder(&self) -> Finder<'a> {
+        Finder { store: self.local.store, names: self.local.names }
+    }
+
+    /// Where a path begins: at the document, or at its root element.
+    fn start(&self, absolute: bool, document: ElementId) -> Item {
+        let root = self.local.store.children(document).find_map(|child| match child {
+            Child::Element(id) => Some(id),
+            _ => None,
+        });
+        Item::Element(root.filter(|_| !absolute).unwrap_or(document))
+    }
+
+    /// Asks the interpreter, document by document.
+    fn interpret<T>(
+        &self,
+        documents: &[ElementId],
+        ask: impl Fn(&Interpreter<'a, '_>, Context<Node>) -> Evaluated<T>,
+    ) -> Evaluated<Vec<T>> {
+        let Local { store, names, budget } = self.local;
+        let mut tree = self.tree.borrow_mut();
+        let one = |&document: &ElementId| {
+            tree.expand(store, document);
+            budget.spend(tree.len())?;
+            ask(&Interpreter { store, names, tree: &tree, budget }, outermost(&tree))
+        };
+        documents.iter().map(one).collect()
+    }
+}
+
+/// The steps to walk from each anchor.
+fn rest<'a>(split: Split<'a>) -> &'a [Step] {
+    match split {
+        Split::Elements(_, rest) | Split::Parents(_, rest) | Split::Bearers(_, rest) => rest,
+    }
+}
+
+/// Whether a start is the document (true) or the context node (false).
+fn origin(start: &Start) -> Option<bool> {
+    match start {
+        Start::Root => Some(true),
+        Start::Context => Some(false),
+        Start::Set(_) => None,
+    }
+}
+
+/// The set as a path that needs no expanded document.
+fn document_path(set: &NodeSet, used: Use) -> Option<DocumentPath<'_>> {
+    match set {
+        NodeSet::Path(start, steps) if support::steps(steps, used) => {
+            Some(DocumentPath { absolute: origin(start)?, steps })
+        }
+        _ => None,
+    }
+}
+
+fn map<T, U>(column: Vec<T>, apply: impl Fn(T) -> U) -> Vec<U> {
+    column.into_iter().map(apply).collect()
+}
+
+fn zip<T, U, V>(a: Vec<T>, b: Vec<U>, apply: impl Fn(T, U) -> V) -> Vec<V> {
+    a.into_iter().zip(b).map(|(a, b)| apply(a, b)).collect()
+}
