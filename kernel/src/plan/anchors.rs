@@ -19,6 +19,15 @@ pub enum Split<'a> {
     Bearers(usize, &'a [Step]),
 }
 
+impl<'a> Split<'a> {
+    /// The steps to walk from each anchor.
+    pub fn rest(self) -> &'a [Step] {
+        match self {
+            Split::Elements(_, rest) | Split::Parents(_, rest) | Split::Bearers(_, rest) => rest,
+        }
+    }
+}
+
 /// Splits an absolute path, if postings can help.
 pub fn split(steps: &[Step]) -> Option<Split<'_>> {
     let (first, rest) = steps.split_first()?;
@@ -34,8 +43,10 @@ pub fn split(steps: &[Step]) -> Option<Split<'_>> {
 }
 
 /// A condition on a value that absence never satisfies.
-enum ValueTest<'a> {
+#[derive(Debug, Clone, Copy)]
+pub enum ValueTest<'a> {
     Equals(&'a str),
+    /// Whatever the value is.
     Present,
     StartsWith(&'a str),
     Contains(&'a str),
@@ -44,7 +55,8 @@ enum ValueTest<'a> {
 }
 
 impl ValueTest<'_> {
-    fn holds(&self, value: &str) -> bool {
+    /// Whether a value meets the condition.
+    pub fn holds(&self, value: &str) -> bool {
         match self {
             ValueTest::Equals(wanted) => value == *wanted,
             ValueTest::Differs(wanted) => value != *wanted,
@@ -109,61 +121,95 @@ pub struct Finder<'a> {
 }
 
 impl<'a> Finder<'a> {
-    /// The anchors of a split path that satisfy its first step, ascending, without duplicates.
-    pub fn anchors(&self, split: Split<'a>, local: &Local<'a>) -> Evaluated<Vec<ElementId>> {
-        let (candidates, step) = match split {
-            Split::Elements(step, rest) => (self.best(step, rest), Some(step)),
-            Split::Parents(step, _) => (self.parents_of(self.named(&step.test)), None),
-            Split::Bearers(name, _) => (self.bearers(name, &ValueTest::Present), None),
-        };
-        let mut found = Vec::new();
-        for &list in &candidates.lists {
-            local.budget.spend(list.len())?;
-            if candidates.children {
-                found.extend(list.iter().flat_map(|&child| self.store.parents(child)));
-            } else {
-                found.extend_from_slice(list);
-            }
+    /// The elements that satisfy a step, ascending, without duplicates. Where `rest` and `goal` say
+    /// what else they need, candidates without it may be missing.
+    pub fn elements(
+        &self,
+        step: &'a Step,
+        rest: &'a [Step],
+        goal: ValueTest<'a>,
+        local: &Local<'a>,
+    ) -> Evaluated<Vec<ElementId>> {
+        let candidates = self.collect(&self.best(step, rest, goal), local)?;
+        self.satisfying(step, candidates, local)
+    }
+
+    /// Those of the elements that satisfy a step.
+    pub fn satisfying(
+        &self,
+        step: &'a Step,
+        mut elements: Vec<ElementId>,
+        local: &Local<'a>,
+    ) -> Evaluated<Vec<ElementId>> {
+        let Test::Name(name) = step.test else { return Ok(Vec::new()) };
+        let rows = self.store.elements();
+        elements.retain(|&id| self.names[name].matches(rows[id as usize].name));
+        if step.predicates.is_empty() {
+            return Ok(elements);
         }
-        if candidates.children || candidates.lists.len() > 1 {
-            local.budget.spend(found.len())?;
-            found.sort_unstable();
-            found.dedup();
-        }
-        let Some(step) = step else { return Ok(found) };
-        let mut kept = Vec::with_capacity(found.len());
-        for id in found {
-            let named = match &step.test {
-                Test::Name(name) => {
-                    self.names[*name].matches(self.store.elements()[id as usize].name)
-                }
-                _ => true,
-            };
-            if named && local.holds(Item::Element(id), step)? {
+        let mut kept = Vec::with_capacity(elements.len());
+        for id in elements {
+            if local.holds(Item::Element(id), step)? {
                 kept.push(id);
             }
         }
         Ok(kept)
     }
 
-    /// A guess at how many elements [`Finder::anchors`] must look at.
-    pub fn cost(&self, split: Split<'a>) -> usize {
-        match split {
-            Split::Elements(step, rest) => self.best(step, rest).len(),
-            Split::Parents(step, _) => self.parents_of(self.named(&step.test)).len(),
-            Split::Bearers(name, _) => self.bearers(name, &ValueTest::Present).len(),
-        }
+    /// The parents of elements, ascending, without duplicates.
+    pub fn parents(&self, children: &[ElementId], local: &Local<'a>) -> Evaluated<Vec<ElementId>> {
+        let mut found: Vec<ElementId> =
+            children.iter().flat_map(|&child| self.store.parents(child)).collect();
+        local.budget.spend(children.len() + found.len())?;
+        found.sort_unstable();
+        found.dedup();
+        Ok(found)
     }
 
-    fn best(&self, step: &'a Step, rest: &'a [Step]) -> Candidates<'a> {
+    /// The elements with such a child: where positions among siblings are to be counted.
+    pub fn parents_named(&self, test: &Test, local: &Local<'a>) -> Evaluated<Vec<ElementId>> {
+        self.collect(&Candidates { lists: self.named(test), children: true }, local)
+    }
+
+    /// The elements that bear an attribute which meets the goal.
+    pub fn bearing(
+        &self,
+        name: usize,
+        goal: ValueTest<'a>,
+        local: &Local<'a>,
+    ) -> Evaluated<Vec<ElementId>> {
+        self.collect(&self.bearers(name, &goal), local)
+    }
+
+    /// A guess at how many elements [`Finder::elements`] must look at.
+    pub fn cost(&self, step: &'a Step, rest: &'a [Step], goal: ValueTest<'a>) -> usize {
+        self.best(step, rest, goal).len()
+    }
+
+    fn collect(&self, candidates: &Candidates<'a>, local: &Local<'a>) -> Evaluated<Vec<ElementId>> {
+        let total = candidates.lists.iter().map(|list| list.len()).sum();
+        local.budget.spend(total)?;
+        let mut found = Vec::with_capacity(total);
+        for &list in &candidates.lists {
+            found.extend_from_slice(list);
+        }
+        if candidates.children {
+            return self.parents(&found, local);
+        }
+        if candidates.lists.len() > 1 {
+            found.sort_unstable();
+            found.dedup();
+        }
+        Ok(found)
+    }
+
+    fn best(&self, step: &'a Step, rest: &'a [Step], goal: ValueTest<'a>) -> Candidates<'a> {
         let mut best = Candidates { lists: self.named(&step.test), children: false };
         for predicate in &step.predicates {
             self.narrow(predicate, &mut best);
         }
-        if let Some(next) = rest.first().filter(|next| next.axis == Axis::Child)
-            && matches!(next.test, Test::Name(_))
-        {
-            self.keep_shorter(self.parents_of(self.named(&next.test)), &mut best);
+        if let [Step { axis: Axis::Attribute, test: Test::Name(name), .. }] = rest {
+            self.keep_shorter(self.bearers(*name, &goal), &mut best);
         }
         best
     }
@@ -183,7 +229,8 @@ impl<'a> Finder<'a> {
                 self.keep_shorter(self.bearers(*name, &test), best);
             }
             [Step { axis: Axis::Child, test: child @ Test::Name(_), .. }, ..] => {
-                self.keep_shorter(self.parents_of(self.named(child)), best);
+                let candidates = Candidates { lists: self.named(child), children: true };
+                self.keep_shorter(candidates, best);
             }
             _ => {}
         }
@@ -198,10 +245,6 @@ impl<'a> Finder<'a> {
     fn named(&self, test: &Test) -> Vec<&'a [ElementId]> {
         let Test::Name(name) = test else { return Vec::new() };
         self.names[*name].ids().iter().map(|&id| self.store.elements_named(id)).collect()
-    }
-
-    fn parents_of(&self, lists: Vec<&'a [ElementId]>) -> Candidates<'a> {
-        Candidates { lists, children: true }
     }
 
     fn bearers(&self, name: usize, test: &ValueTest<'_>) -> Candidates<'a> {

@@ -12,17 +12,15 @@ use crate::xpath::bound::BoundName;
 use crate::xpath::ir::{Axis, BoolExpr, NodeSet, NumExpr, Start, Step, StrExpr};
 use crate::xpath::{number, text};
 
-use super::anchors::{Finder, Split, constant, split};
+use super::anchors::{Split, ValueTest, constant, split};
 use super::local::{Item, Local};
 use super::reach::Reached;
+use super::search::Search;
 use super::support::{self, Use};
 
 /// About how many elements a walk through a document visits. Deciding between a walk through some
 /// documents and a look at all anchors needs no better guess.
 const WALK: usize = 150;
-
-/// Whether a node is what a path is looked through for.
-type Goal<'g> = &'g dyn Fn(&str) -> bool;
 
 /// Evaluates one expression over the documents of one store.
 pub struct Columns<'a> {
@@ -67,16 +65,15 @@ impl<'a> Columns<'a> {
                 let (a, b) = (self.str(a, documents)?, self.str(b, documents)?);
                 Ok(zip(a, b, |a, b| a.starts_with(&*b)))
             }
-            BoolExpr::Exists(set) => self.any(expr, set, None, documents),
-            BoolExpr::SetText(unequal, set, StrExpr::Const(wanted)) => {
-                let goal = |value: &str| (value == wanted) != *unequal;
-                self.any(expr, set, Some(&goal), documents)
+            BoolExpr::Exists(set) => self.any(expr, set, ValueTest::Present, documents),
+            BoolExpr::SetText(false, set, StrExpr::Const(wanted)) => {
+                self.any(expr, set, ValueTest::Equals(wanted), documents)
+            }
+            BoolExpr::SetText(true, set, StrExpr::Const(wanted)) => {
+                self.any(expr, set, ValueTest::Differs(wanted), documents)
             }
             BoolExpr::SetNumber(cmp, set, b) => match constant(b) {
-                Some(wanted) => {
-                    let goal = |value: &str| cmp.numbers(number::parse(value), wanted);
-                    self.any(expr, set, Some(&goal), documents)
-                }
+                Some(wanted) => self.any(expr, set, ValueTest::Number(*cmp, wanted), documents),
                 None => self.interpret(documents, |one, at| one.bool(expr, at)),
             },
             BoolExpr::SetText(..) | BoolExpr::Sets(..) | BoolExpr::Lang(_) => {
@@ -164,33 +161,20 @@ impl<'a> Columns<'a> {
         &self,
         expr: &'a BoolExpr,
         set: &'a NodeSet,
-        goal: Option<Goal<'_>>,
+        goal: ValueTest<'a>,
         documents: &[ElementId],
     ) -> Evaluated<Vec<bool>> {
         let Some(path) = document_path(set, Use::Any) else {
             return self.interpret(documents, |one, at| one.bool(expr, at));
         };
-        let meets = |item: Item| match goal {
-            Some(goal) => Ok(goal(&self.local.value(item)?)),
-            None => Ok(true),
-        };
-        let Some(split) = self.worthwhile(&path, documents) else {
+        let Some(split) = self.worthwhile(&path, goal, documents) else {
             let walk = |&document: &ElementId| {
-                self.local.walk(self.start(path.absolute, document), path.steps, &mut { meets })
+                let start = self.start(path.absolute, document);
+                self.search().leads_to(start, path.steps, goal)
             };
             return documents.iter().map(walk).collect();
         };
-        let mut hits = self.finder().anchors(split, &self.local)?;
-        let rest = rest(split);
-        if goal.is_some() || !rest.is_empty() {
-            let mut kept = Vec::with_capacity(hits.len());
-            for id in hits {
-                if self.local.walk(Item::Element(id), rest, &mut { meets })? {
-                    kept.push(id);
-                }
-            }
-            hits = kept;
-        }
+        let hits = self.search().hits(split, goal)?;
         let reached = Reached::from(self.local.store, &hits, self.local.budget)?;
         Ok(documents.iter().map(|&document| reached.contains(document)).collect())
     }
@@ -206,7 +190,7 @@ impl<'a> Columns<'a> {
             self.local.walk(item, steps, &mut visit)?;
             Ok(count)
         };
-        let Some(split) = self.worthwhile(path, documents) else {
+        let Some(split) = self.worthwhile(path, ValueTest::Present, documents) else {
             let one =
                 |&document: &ElementId| tally(self.start(path.absolute, document), path.steps);
             return documents.iter().map(one).collect();
@@ -214,8 +198,8 @@ impl<'a> Columns<'a> {
         let store = self.local.store;
         let mut totals = vec![0_u64; store.elements().len()];
         let mut hits = Vec::new();
-        for id in self.finder().anchors(split, &self.local)? {
-            let count = tally(Item::Element(id), rest(split))?;
+        for id in self.search().anchors(split)? {
+            let count = tally(Item::Element(id), split.rest())?;
             if count > 0 {
                 totals[id as usize] = count;
                 hits.push(id);
@@ -244,7 +228,7 @@ impl<'a> Columns<'a> {
         let path = DocumentPath { absolute, steps };
         let shallow =
             |step: &Step| matches!(step.axis, Axis::Child | Axis::Attribute | Axis::SelfNode);
-        let split = match self.worthwhile(&path, documents) {
+        let split = match self.worthwhile(&path, ValueTest::Present, documents) {
             Some(split @ Split::Elements(_, rest))
                 if rest.iter().all(shallow) && support::steps(steps, Use::Each) =>
             {
@@ -259,15 +243,8 @@ impl<'a> Columns<'a> {
             }
             _ => return Ok(None),
         };
-        let rest = rest(split);
-        let mut hits = self.finder().anchors(split, &self.local)?;
-        let mut kept = Vec::with_capacity(hits.len());
-        for id in hits {
-            if self.local.walk(Item::Element(id), rest, &mut |_| Ok(true))? {
-                kept.push(id);
-            }
-        }
-        hits = kept;
+        let rest = split.rest();
+        let hits = self.search().hits(split, ValueTest::Present)?;
         let reached = Reached::from(self.local.store, &hits, self.local.budget)?;
         let mut column = Vec::with_capacity(documents.len());
         for &document in documents {
@@ -320,15 +297,20 @@ impl<'a> Columns<'a> {
     }
 
     /// How to split a path at its anchors, where that costs less than walking every document.
-    fn worthwhile(&self, path: &DocumentPath<'a>, documents: &[ElementId]) -> Option<Split<'a>> {
+    fn worthwhile(
+        &self,
+        path: &DocumentPath<'a>,
+        goal: ValueTest<'a>,
+        documents: &[ElementId],
+    ) -> Option<Split<'a>> {
         let split = split(path.steps).filter(|_| path.absolute)?;
         let walks = documents.len() * WALK;
         let bookkeeping = self.local.store.elements().len() / 64;
-        (bookkeeping < walks && self.finder().cost(split) < walks).then_some(split)
+        (bookkeeping < walks && self.search().cost(split, goal) < walks).then_some(split)
     }
 
-    fn finder(&self) -> Finder<'a> {
-        Finder { store: self.local.store, names: self.local.names }
+    fn search(&self) -> Search<'a, '_> {
+        Search { local: &self.local }
     }
 
     /// Where a path begins: at the document, or at its root element.
@@ -354,13 +336,6 @@ impl<'a> Columns<'a> {
             ask(&Interpreter { store, names, tree: &tree, budget }, outermost(&tree))
         };
         documents.iter().map(one).collect()
-    }
-}
-
-/// The steps to walk from each anchor.
-fn rest<'a>(split: Split<'a>) -> &'a [Step] {
-    match split {
-        Split::Elements(_, rest) | Split::Parents(_, rest) | Split::Bearers(_, rest) => rest,
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! [`columns`] evaluates the operators outside of paths for all documents at once. A path that
 //! [`support`] allows is answered from postings: [`anchors`] finds the distinct elements where it
-//! can begin, [`local`] looks at each of them once, and [`reach`] carries the hits up to the
+//! can begin, [`search`] and [`local`] look at each of them once, and [`reach`] carries the hits up to the
 //! documents. Every other path goes to the interpreter, document by document, and only for the
 //! documents that `and` and `or` have left undecided.
 
@@ -11,6 +11,7 @@ mod columns;
 mod explain;
 mod local;
 mod reach;
+mod search;
 mod support;
 
 use crate::budget::Budget;
