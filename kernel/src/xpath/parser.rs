@@ -358,14 +358,15 @@ impl<'a> Parser<'a> {
     }
 
     fn node_test(&mut self) -> Parsed<Test> {
-        let name = match self.next() {
-            Token::Star => return Ok(Test::Any),
-            Token::Name(name) => name,
-            _ => {
-                self.at = self.at.saturating_sub(usize::from(self.at > 0));
-                return self.fail("a step is expected");
+        let name = match *self.peek() {
+            Token::Star => {
+                self.at += 1;
+                return Ok(Test::Any);
             }
+            Token::Name(name) => name,
+            _ => return self.fail("a step is expected"),
         };
+        self.at += 1;
         if self.peek() == &Token::Symbol("(") {
             return self.node_type(name);
         }

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+import tagmill_kernel
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from lxml import etree
+
+from tests.kernel import grammar
+from tests.kernel.reference import parse
+
+PIECES = [
+    *"<>/&;'\"=! ?[]-:#x1a\t\n\r\x01é",
+    "&amp;", "&lt", "&#0;", "&#x41;", "&#65", "&#xD;", "&foo;", "]]>", "<![CDATA[", "<!--", "-->",
+    "--", "<?xml version='1.0'?>", "<?xml", "<?x y?>", "?>", "<!DOCTYPE a>", "</a>", "<a>", "<a/>",
+    " a='1'", " p:a='1'", " xmlns=''", " xmlns:p='urn:p'", " xmlns:p=''", " xmlns:r='urn:p'",
+    " xmlns:xml='x'", " xml:id='1'", " xml:lang='en'", "<p:a/>", "<p:a:b/>", "\ufffe", "\ufeff",
+]  # fmt: skip
+
+
+def lxml_accepts(document: bytes) -> bool:
+    try:
+        tree = parse(document)
+    except (etree.XMLSyntaxError, ValueError):
+        return False
+    return tree.docinfo.internalDTD is None and not any(
+        node.tag is etree.Entity for node in tree.iter()
+    )
+
+
+def kernel_accepts(document: bytes) -> bool:
+    try:
+        tagmill_kernel.check_document(document)
+    except tagmill_kernel.DocumentRefused:
+        return False
+    return True
+
+
+def assert_same_document(document: bytes) -> None:
+    """Both refuse it, or both read the same numbers of nodes and the same text."""
+    assert kernel_accepts(document) == lxml_accepts(document), document
+    if not kernel_accepts(document):
+        return
+    tree = parse(document)
+    image = tagmill_kernel.PartitionImage()
+    image.put(0, {"lshw": document})
+    for counted in (
+        "count(//*)",
+        "count(//@*)",
+        "count(//text())",
+        "count(/node())",
+        "count(//comment())",
+        "count(//processing-instruction())",
+        "string-length(/)",
+        "string-length(normalize-space(/))",
+        "sum(//*[position() = 2]/@*)",
+        "string-length(//@*[last()])",
+    ):
+        value = tree.xpath(counted)
+        wanted = f"{counted} = {value!r}" if value == value else f"{counted} != {counted}"
+        assert image.evaluate([tagmill_kernel.Expression(wanted)]) == [b"\x01"], wanted
+
+
+@settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.integers(min_value=0, max_value=2**63))
+@example(2)
+def test_a_damaged_document_is_refused_exactly_when_lxml_refuses_it(seed: int) -> None:
+    rng = Random(seed)
+    document = grammar.document(rng)
+    for _ in range(rng.randrange(1, 4)):
+        at = rng.randrange(len(document) + 1)
+        cut = rng.choice([0, 0, 1, 2])
+        document = document[:at] + rng.choice(PIECES) + document[at + cut :]
+    assert_same_document(document.encode())
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        b"",
+        b" ",
+        b"<a",
+        b"<a/> \n",
+        b"<a/>x",
+        b" <a/>",
+        b" <?xml version='1.0'?><a/>",
+        b"<?xml version='1.1'?><a/>",
+        b"<?xml version='2.0'?><a/>",
+        b"<?xml version='1.0' standalone='maybe'?><a/>",
+        b"<?xml version='1.0' encoding='UTF-8' standalone='yes'?><a/>",
+        b"<?xml version='1.0' standalone='yes' encoding='UTF-8'?><a/>",
+        b"<?xml encoding='UTF-8'?><a/>",
+        b"<?xml version='1.0' encoding='iso-8859-1'?><a>\xe9</a>",
+        b"<?xml version='1.0' encoding='ascii'?><a>\xc3\xa9</a>",
+        b"<?xml version='1.0' encoding='bogus'?><a/>",
+        b"\xef\xbb\xbf<a>\xc3\xa9</a>",
+        "<?xml version='1.0' encoding='utf-16'?><a>é</a>".encode("utf-16"),
+        b"<a>\xe9</a>",
+        b"<a>\xed\xa0\x80</a>",
+        b"<a>\xef\xbf\xbf</a>",
+        b"<a>\x01</a>",
+        b"<a>\r\n\r&#13;\n</a>",
+        b"<a b='\r\n\t&#10; x'/>",
+        b"<a><![CDATA[]]></a>",
+        b"<a>x<![CDATA[y]]>z<b/><![CDATA[]]></a>",
+        b"<a>]]></a>",
+        b"<a b=']]>'/>",
+        b"<a b='<'/>",
+        b"<a b='1' b='2'/>",
+        b"<a xmlns:p='u' xmlns:q='u' p:b='1' q:b='2'/>",
+        b"<a xmlns='u' b='1'/>",
+        b"<a xmlns:p='a b'/>",
+        b"<a xmlns='%'/>",
+        b"<a xmlns='rel/path?q#f'/>",
+        b"<a xmlns='#a#b'/>",
+        b"<a xmlns='http://[::1]:80/'/>",
+        b"<a xmlns='1:b'/>",
+        b"<a xmlns='http://www.w3.org/2000/xmlns/'/>",
+        b"<a xmlns='http://www.w3.org/XML/1998/namespace'/>",
+        b"<a xmlns:xml='http://www.w3.org/XML/1998/namespace' xml:lang='en'/>",
+        b"<a xmlns:xmlns='u'/>",
+        b"<a xml:id='x'/>",
+        b"<a xml:id='1'/>",
+        b"<xml:a/>",
+        b"<?xml-stylesheet x?><a/>",
+        b"<?XmL x?><a/>",
+        b"<?a:b x?><a/>",
+        b"<a><!-- a -- b --></a>",
+        b"<a><!-- a ---></a>",
+        b"<a><?p?><?p  d ?></a>",
+        b"<!DOCTYPE a><a/>",
+        b"<!DOCTYPE a [<!ENTITY x 'y'>]><a>&x;</a>",
+        b"<a>&#xD800;</a>",
+        b"<a>&#1114112;</a>",
+        b"<a>&#00000000000065;</a>",
+        b"<a>&#99999999999999999999;</a>",
+        b"<a>&#x;&#;</a>",
+        b"<a" + b" x='1'" * 2 + b"/>",
+        b"<a>" * 256 + b"</a>" * 256,
+        b"<a>" * 257 + b"</a>" * 257,
+    ],
+)
+def test_a_document_at_the_edge_is_read_as_lxml_reads_it(document: bytes) -> None:
+    assert_same_document(document)
+
+
+def test_a_refusal_names_the_probe_line_and_column() -> None:
+    image = tagmill_kernel.PartitionImage()
+    with pytest.raises(tagmill_kernel.DocumentRefused) as caught:
+        image.put(0, {"lshw": b"<a>\n <b></c>\n</a>"})
+    _, probe, line, column = caught.value.args
+    assert (probe, line, column) == ("lshw", 2, 7)
