@@ -1,6 +1,22 @@
+from __future__ import annotations
+
+from typing import Any
+
 from django.apps import AppConfig
+from django.db.models.signals import post_migrate
 
 
 class ApiConfig(AppConfig):
     name = "api"
     label = "api"
+
+    def ready(self) -> None:
+        # The last of the apps whose permissions the groups hold.
+        post_migrate.connect(_make_groups, dispatch_uid="tagmill.groups")
+
+
+def _make_groups(sender: AppConfig, using: str, **_: Any) -> None:
+    if sender.label == "rebuilds":
+        from api.permissions import make_groups
+
+        make_groups(using)

@@ -1,6 +1,79 @@
+"""Every address that Django answers. `manage.py serve` answers a few natively instead."""
+
 from __future__ import annotations
 
-from django.contrib import admin
-from django.urls import path
+from typing import Any
 
-urlpatterns = [path("admin/", admin.site.urls)]
+from django.contrib import admin
+from django.urls import URLPattern, include, path
+from django.urls.resolvers import RoutePattern
+from django.views.generic import TemplateView
+from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
+
+from api.resources import (
+    clusters,
+    documents,
+    nodes,
+    partitions,
+    rebuilds,
+    tags,
+    tokens,
+    workers,
+)
+
+handler400 = "api.problems.bad_request"
+handler403 = "api.problems.permission_denied"
+handler404 = "api.problems.not_found"
+handler500 = "api.problems.server_error"
+
+
+class EitherSlash(RoutePattern):
+    """Matches with and without a slash at the end."""
+
+    def match(self, path: str) -> Any:
+        other = path[:-1] if path.endswith("/") else f"{path}/"
+        return super().match(path) or super().match(other)
+
+
+def route(pattern: str, view: Any, name: str) -> URLPattern:
+    return URLPattern(EitherSlash(pattern, name, is_endpoint=True), view.as_view(), None, name)
+
+
+V1 = [
+    route("auth/token", tokens.Token, "token"),
+    route("clusters/", clusters.Clusters, "clusters"),
+    route("clusters/<str:cluster>", clusters.OneCluster, "cluster"),
+    route("nodes/", nodes.Nodes, "nodes"),
+    route("nodes/import", documents.ImportNodes, "import"),
+    route("nodes/<str:system_id>", nodes.OneNode, "node"),
+    route("nodes/<str:system_id>/document", documents.OneDocument, "document"),
+    route("nodes/<str:system_id>/tags", nodes.TagsOfNode, "tags-of-node"),
+    route("tags/", tags.Tags, "tags"),
+    route("tags/<str:name>", tags.OneTag, "tag"),
+    route("tags/<str:name>/nodes", tags.NodesOfTag, "nodes-of-tag"),
+    route("tags/<str:name>/rebuild", tags.RebuildTag, "rebuild-tag"),
+    route("tags/<str:name>/assign", tags.AssignTag, "assign-tag"),
+    route("rebuilds/", rebuilds.Rebuilds, "rebuilds"),
+    route("rebuilds/<uuid:uuid>", rebuilds.OneRebuild, "rebuild"),
+    route("rebuilds/<uuid:uuid>/cancel", rebuilds.CancelRebuild, "cancel-rebuild"),
+    route("workers/", workers.Workers, "workers"),
+    route("workers/register", workers.RegisterWorker, "register"),
+    route("workers/heartbeat", workers.Heartbeat, "heartbeat"),
+    route("workers/lease", workers.LeasePartitions, "lease"),
+    route("workers/complete", workers.Complete, "complete"),
+    route("workers/fail", workers.GiveUp, "fail"),
+    route("partitions/", partitions.Partitions, "partitions"),
+    route("partitions/<int:partition>/nodes", partitions.NodesOfPartition, "nodes-of-partition"),
+    route("user-tokens/", tokens.UserTokens, "user-tokens"),
+    route("user-tokens/<str:key>", tokens.OneUserToken, "user-token"),
+    route("worker-tokens/", tokens.WorkerTokens, "worker-tokens"),
+    route("worker-tokens/<str:lookup>", tokens.OneWorkerToken, "worker-token"),
+]
+
+urlpatterns = [
+    path("", TemplateView.as_view(template_name="api/index.html"), name="index"),
+    path("api/v1/", include(V1)),
+    path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
+    path("api/docs/", SpectacularSwaggerView.as_view(url_name="schema"), name="docs"),
+    path("admin/", admin.site.urls),
+]

@@ -10,6 +10,7 @@ SECRET_KEY = secret.key(CONFIG)
 DEBUG = False
 ALLOWED_HOSTS = [host for host in CONFIG.allowed_hosts.split(",") if host]
 CSRF_TRUSTED_ORIGINS = [origin for origin in CONFIG.csrf_trusted_origins.split(",") if origin]
+CSRF_FAILURE_VIEW = "api.problems.csrf_failure"
 SESSION_COOKIE_HTTPONLY = True
 SECURE_CONTENT_TYPE_NOSNIFF = True
 X_FRAME_OPTIONS = "DENY"
@@ -109,6 +110,7 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
     "COMPONENT_SPLIT_REQUEST": True,
+    "ENUM_NAME_OVERRIDES": {"RebuildState": "tagmill.rebuilds.models.Rebuild.State"},
 }
 
 PROCRASTINATE_AUTODISCOVER_MODULE_NAME = "leases"

@@ -1,0 +1,56 @@
+"""Who asks: a person by a token or the admin's session, or a worker by a worker token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.auth.models import AnonymousUser, User
+from knox.auth import TokenAuthentication
+from rest_framework import exceptions
+from rest_framework.authentication import BaseAuthentication, get_authorization_header
+from rest_framework.request import Request
+
+from tagmill.rebuilds import workers
+from tagmill.rebuilds.models import WorkerToken
+from wire.messages import TOKEN_SCHEME
+
+WRONG_WORKER_TOKEN = "the worker token is wrong or revoked."  # noqa: S105 - a message
+
+
+class UserTokenAuthentication(TokenAuthentication):  # type: ignore[misc]  # knox has no types
+    """`Authorization: Token ...`; only the token's hash is stored."""
+
+    def authenticate_credentials(self, token: bytes) -> tuple[User, Any]:
+        try:
+            found: tuple[User, Any] = super().authenticate_credentials(token)
+        except (exceptions.AuthenticationFailed, UnicodeDecodeError):
+            raise exceptions.AuthenticationFailed("The token is wrong or revoked.") from None
+        return found
+
+
+class WorkerTokenAuthentication(BaseAuthentication):
+    """`Authorization: Worker tmw_...`; `request.auth` is the WorkerToken."""
+
+    def authenticate(self, request: Request) -> tuple[AnonymousUser, WorkerToken] | None:
+        scheme, _, token = get_authorization_header(request).partition(b" ")
+        if scheme.lower() != TOKEN_SCHEME.lower().encode():
+            return None
+        found = workers.authenticate(token.strip().decode("ascii", "replace"))
+        if found is None:
+            raise exceptions.AuthenticationFailed(WRONG_WORKER_TOKEN)
+        return AnonymousUser(), found
+
+    def authenticate_header(self, request: Request) -> str:
+        return TOKEN_SCHEME
+
+
+def user_for_header(header: str) -> User | None:
+    """The active user whose token an Authorization header holds; None when there is none."""
+    scheme, _, token = header.strip().partition(" ")
+    if scheme.lower() != "token" or not token.strip():
+        return None
+    try:
+        user, _ = UserTokenAuthentication().authenticate_credentials(token.strip().encode())
+    except exceptions.AuthenticationFailed:
+        return None
+    return user

@@ -1,0 +1,81 @@
+"""What drf-spectacular cannot find out by itself: problem documents and the kinds of tokens."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema_serializer
+from rest_framework import serializers
+
+Direction = Literal["request", "response"]
+PROBLEM = "application/problem+json"
+
+
+@extend_schema_serializer(
+    examples=[
+        OpenApiExample(
+            "An expression that does not parse",
+            value={
+                "type": "about:blank",
+                "title": "Bad Request",
+                "status": 400,
+                "code": "invalid_definition",
+                "detail": "expected an expression, found ']' at column 9",
+                "column": 9,
+            },
+            response_only=True,
+        )
+    ]
+)
+class Problem(serializers.Serializer[Any]):
+    """RFC 9457, with a machine-readable `code`. Some codes carry more members: `field`, `line`,
+    `column`, `limit`, `errors`, `request_id`."""
+
+    type = serializers.CharField()
+    title = serializers.CharField()
+    status = serializers.IntegerField()
+    code = serializers.CharField()
+    detail = serializers.CharField()
+    field = serializers.CharField(required=False)
+    line = serializers.IntegerField(required=False)
+    column = serializers.IntegerField(required=False)
+    limit = serializers.IntegerField(required=False)
+    request_id = serializers.CharField(required=False)
+
+
+class Schema(AutoSchema):
+    def _get_response_bodies(self, direction: Direction = "response") -> Any:
+        """Every operation can fail; with which codes, docs/api.md says."""
+        bodies = super()._get_response_bodies(direction)
+        problem = OpenApiResponse(Problem, "A problem: `code` says which")
+        untyped: Any = self
+        bodies["default"] = untyped._get_response_for_code(problem, "default", [PROBLEM], direction)
+        return bodies
+
+
+class UserTokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # their metaclass
+    target_class = "api.authentication.UserTokenAuthentication"
+    name = "userToken"
+
+    def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, str]:
+        return {
+            "type": "apiKey",
+            "in": "header",
+            "name": "Authorization",
+            "description": "`Token <token>`, from `manage.py create_token` or `/api/v1/auth/token`",
+        }
+
+
+class WorkerTokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # their metaclass
+    target_class = "api.authentication.WorkerTokenAuthentication"
+    name = "workerToken"
+
+    def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, str]:
+        return {
+            "type": "apiKey",
+            "in": "header",
+            "name": "Authorization",
+            "description": "`Worker tmw_<lookup>_<secret>`, from `manage.py worker_token`",
+        }

@@ -1,0 +1,46 @@
+"""What is sent: JSON by orjson. Documents and verdicts are bytes already when they get here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from rest_framework.renderers import BaseRenderer
+
+
+class JSONRenderer(BaseRenderer):
+    media_type = "application/json"
+    format = "json"
+    charset = None
+    render_style = "binary"
+
+    def render(
+        self,
+        data: Any,
+        accepted_media_type: str | None = None,
+        renderer_context: Mapping[str, Any] | None = None,
+    ) -> bytes:
+        return b"" if data is None else orjson.dumps(data, default=str)
+
+
+class XMLRenderer(BaseRenderer):
+    """Lets a client ask for the documents by their type; the view answers with the bytes."""
+
+    media_type = "application/xml"
+    format = "xml"
+    charset = None
+    render_style = "binary"
+
+    def render(
+        self,
+        data: Any,
+        accepted_media_type: str | None = None,
+        renderer_context: Mapping[str, Any] | None = None,
+    ) -> bytes:
+        return b"" if data is None else bytes(data)
+
+
+class NDJSONRenderer(XMLRenderer):
+    media_type = "application/x-ndjson"
+    format = "ndjson"

@@ -1,0 +1,1 @@
+"""The resources of /api/v1/, a module each."""

@@ -1,0 +1,99 @@
+"""What the resources share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar
+
+from django.http import HttpResponse
+from django.utils.http import parse_etags
+from rest_framework import serializers
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from api.openapi import Schema
+from api.pagination import KeysetPagination
+from api.permissions import Role
+from api.problems import UnknownField
+from tagmill.errors import NotFound
+
+
+class Strict(serializers.Serializer[Any]):
+    """Refuses fields that it does not know, and those that are only read."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        if isinstance(data, Mapping):
+            refuse_unknown(
+                data, [str(field.field_name) for field in self._writable_fields], "field"
+            )
+        return super().to_internal_value(data)
+
+
+class Name(serializers.CharField):
+    """Text for people: one line, at least one character."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"max_length": 256, **options})
+
+
+class Resource(GenericAPIView[Any]):
+    """`roles`: the role a method takes, where it is not viewer for reading and operator for the
+    rest. `parameters`: the query parameters known, beside those of pages."""
+
+    roles: ClassVar[dict[str, Role]] = {}
+    parameters: ClassVar[frozenset[str]] = frozenset()
+    keyset: ClassVar[str] = "id"
+    pagination_class = KeysetPagination
+    schema = Schema()
+    has_pages: ClassVar[bool] = False
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        super().initial(request, *args, **kwargs)
+        pages = {"limit", "after"} if self.has_pages else set()
+        refuse_unknown(request.query_params, self.parameters | pages, "parameter")
+
+    def given(self, kind: type[Strict], *, is_partial: bool = False) -> dict[str, Any]:
+        """The body's fields. Raises ValidationError and UnknownField."""
+        serializer = kind(data=self.request.data, partial=is_partial)
+        serializer.is_valid(raise_exception=True)
+        fields: dict[str, Any] = serializer.validated_data
+        return fields
+
+    def page(self, queryset: Any, bodies: Callable[[list[Any]], Iterable[Any]]) -> Response:
+        """One page of the rows; `bodies` turns all of them into their bodies."""
+        rows = self.paginate_queryset(queryset) or []
+        return self.get_paginated_response(list(bodies(list(rows))))
+
+
+def refuse_unknown(given: Iterable[str], known: Iterable[str], kind: str) -> None:
+    """Raises UnknownField."""
+    allowed = sorted(known)
+    for name in given:
+        if name not in allowed:
+            names = ", ".join(allowed) or "none"
+            raise UnknownField(f"unknown {kind} {name!r}; known: {names}", field=name)
+
+
+def is_current(request: Request, etag: str) -> bool:
+    """Whether If-None-Match names the entity tag (quoted)."""
+    given = parse_etags(request.headers.get("If-None-Match", ""))
+    return "*" in given or etag.removeprefix("W/") in {tag.removeprefix("W/") for tag in given}
+
+
+def with_etag(request: Request, etag: str, make: Callable[[], HttpResponse]) -> HttpResponse:
+    """304 when the client has it already, and no more than the tag is computed then."""
+    answer = HttpResponse(status=304) if is_current(request, etag) else make()
+    answer["ETag"] = etag
+    answer["Cache-Control"] = "private, no-cache"
+    answer["Vary"] = "Authorization, Cookie"
+    return answer
+
+
+def one(queryset: Any, kind: str, **key: Any) -> Any:
+    """The row. Raises NotFound."""
+    (value,) = key.values()
+    found = None if "\0" in str(value) else queryset.filter(**key).first()
+    if found is None:
+        raise NotFound(f"there is no {kind} {value!r}")
+    return found

@@ -1,0 +1,248 @@
+"""/api/v1/tags/"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from django.contrib.auth.models import User
+from django.db.models import QuerySet
+from django.http import HttpResponse
+from drf_spectacular.utils import OpenApiExample, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.reverse import reverse
+
+from api.resources import rebuilds as rebuild_resources
+from api.resources.base import Resource, Strict, one, with_etag
+from api.resources.nodes import live_nodes
+from tagmill.config import load
+from tagmill.errors import TooLarge
+from tagmill.fleet.models import Node
+from tagmill.rebuilds import rebuilds
+from tagmill.tags import assign, freshness, members, tags
+from tagmill.tags.models import TAG_NAME, Tag
+
+# Kept short of what one transaction over the partitions' bitmaps does in well under a second.
+MOST_ASSIGNED = 10_000
+MOST_NAMESPACES = 32
+
+
+class TagFields(Strict):
+    name = serializers.RegexField(rf"\A{TAG_NAME}\Z", max_length=256)
+    comment = serializers.CharField(required=False, allow_blank=True, max_length=10_000)
+    kernel_opts = serializers.CharField(required=False, allow_blank=True, max_length=4096)
+    definition = serializers.CharField(
+        required=False,
+        allow_null=True,
+        allow_blank=True,
+        trim_whitespace=False,
+        help_text="XPath 1.0. Null or empty: a manual tag.",
+    )
+    namespaces = serializers.DictField(
+        child=serializers.CharField(max_length=2048),
+        required=False,
+        help_text="URI by prefix.",
+    )
+
+    def validate_definition(self, text: str | None) -> str | None:
+        limit = load().definition_bytes
+        if text and len(text.encode()) > limit:
+            raise TooLarge(
+                f"the definition is longer than {limit} bytes (TAGMILL_DEFINITION_BYTES)",
+                limit=limit,
+                field="definition",
+            )
+        return text or None
+
+    def validate_namespaces(self, namespaces: dict[str, str]) -> dict[str, str]:
+        if len(namespaces) > MOST_NAMESPACES:
+            raise serializers.ValidationError(f"at most {MOST_NAMESPACES} prefixes")
+        return namespaces
+
+
+class Assignment(Strict):
+    add = serializers.ListField(
+        child=serializers.CharField(max_length=64), required=False, max_length=MOST_ASSIGNED
+    )
+    remove = serializers.ListField(
+        child=serializers.CharField(max_length=64), required=False, max_length=MOST_ASSIGNED
+    )
+
+
+class Assigned(serializers.Serializer[Any]):
+    added = serializers.IntegerField()
+    removed = serializers.IntegerField()
+    unknown = serializers.ListField(child=serializers.CharField())
+
+
+class Freshness(serializers.Serializer[Any]):
+    partitions = serializers.IntegerField()
+    pending = serializers.IntegerField(help_text="Partitions whose match is not up to date.")
+    evaluated_at = serializers.DateTimeField(allow_null=True)
+
+
+class TagOut(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    kind = serializers.ChoiceField(["automatic", "manual"])
+    comment = serializers.CharField()
+    kernel_opts = serializers.CharField()
+    definition = serializers.CharField(
+        allow_null=True, help_text="The published one: what the node set answers now."
+    )
+    namespaces = serializers.DictField(child=serializers.CharField())
+    pending_definition = serializers.CharField(
+        allow_null=True, help_text="Published once it is evaluated everywhere."
+    )
+    pending_namespaces = serializers.DictField(child=serializers.CharField(), allow_null=True)
+    state = serializers.ChoiceField(["ready", "building", "failed"])
+    failure = serializers.CharField(allow_null=True)
+    node_count = serializers.IntegerField()
+    freshness = Freshness()
+    created_at = serializers.DateTimeField()
+    updated_at = serializers.DateTimeField()
+
+
+class Member(serializers.Serializer[Any]):
+    system_id = serializers.CharField()
+    hostname = serializers.CharField()
+    kind = serializers.CharField()
+
+
+def all_tags() -> QuerySet[Tag]:
+    return Tag.objects.select_related("expression", "pending_expression")
+
+
+def bodies(rows: Sequence[Tag]) -> Any:
+    """The tags as clients see them, in a number of queries that does not depend on how many."""
+    found = freshness.status(rows)
+    return TagOut([_body(tag, found[tag.id]) for tag in rows], many=True).data
+
+
+def body(name: str) -> Any:
+    return bodies([tag_named(name)])[0]
+
+
+def tag_named(name: str) -> Tag:
+    """Raises NotFound."""
+    found: Tag = one(all_tags(), "tag", name=name)
+    return found
+
+
+def _body(tag: Tag, status: freshness.TagStatus) -> dict[str, Any]:
+    published, pending = tag.expression, tag.pending_expression
+    return {
+        "name": tag.name,
+        "kind": "automatic" if published or pending else "manual",
+        "comment": tag.comment,
+        "kernel_opts": tag.kernel_opts,
+        "definition": published.text if published else None,
+        "namespaces": published.namespaces if published else {},
+        "pending_definition": pending.text if pending else None,
+        "pending_namespaces": pending.namespaces if pending else None,
+        "state": status.state,
+        "failure": status.failure or None,
+        "node_count": status.node_count,
+        "freshness": {
+            "partitions": status.partitions,
+            "pending": status.pending,
+            "evaluated_at": status.evaluated_at,
+        },
+        "created_at": tag.created_at,
+        "updated_at": tag.updated_at,
+    }
+
+
+EXAMPLE = OpenApiExample(
+    "Machines with a GPU",
+    value={"name": "gpu", "definition": '//node[@class="display"]', "comment": "any GPU"},
+    request_only=True,
+)
+
+
+class Tags(Resource):
+    has_pages = True
+    keyset = "name"
+    serializer_class = TagOut
+    queryset = Tag.objects.all()
+
+    @extend_schema(operation_id="tags_list", responses=TagOut(many=True))
+    def get(self, request: Request) -> Response:
+        return self.page(all_tags(), bodies)
+
+    @extend_schema(request=TagFields, responses={201: TagOut}, examples=[EXAMPLE])
+    def post(self, request: Request) -> Response:
+        """400 `invalid_definition`, with the `column`, when the definition is not XPath 1.0."""
+        given = self.given(TagFields)
+        made = tags.create(
+            given["name"],
+            definition=given.get("definition"),
+            namespaces=given.get("namespaces", {}),
+            comment=given.get("comment", ""),
+            kernel_opts=given.get("kernel_opts", ""),
+            by=cast(User, request.user),
+        )
+        place = reverse("tag", [made.name], request=request)
+        return Response(body(made.name), 201, headers={"Location": place})
+
+
+class OneTag(Resource):
+    serializer_class = TagOut
+    queryset = Tag.objects.all()
+
+    def get(self, request: Request, name: str) -> Response:
+        return Response(body(name))
+
+    @extend_schema(request=TagFields, examples=[EXAMPLE])
+    def patch(self, request: Request, name: str) -> Response:
+        """A new definition is `pending_definition` until it is evaluated everywhere."""
+        changes = self.given(TagFields, is_partial=True)
+        changed = tags.update(name, **changes) if changes else tag_named(name)
+        return Response(body(changed.name))
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, name: str) -> Response:
+        tags.delete(name)
+        return Response(status=204)
+
+
+class NodesOfTag(Resource):
+    """Those of the published definition. 304 while nothing of the membership has changed."""
+
+    has_pages = True
+    serializer_class = Member
+    queryset = Node.objects.all()
+
+    @extend_schema(responses=Member(many=True))
+    def get(self, request: Request, name: str) -> HttpResponse:
+        tag = tag_named(name)
+        return with_etag(
+            request,
+            members.etag(tag),
+            lambda: self.page(
+                live_nodes().filter(nodetag__tag=tag), lambda rows: Member(rows, many=True).data
+            ),
+        )
+
+
+class RebuildTag(Resource):
+    serializer_class = rebuild_resources.RebuildOut
+    queryset = Tag.objects.all()
+
+    @extend_schema(request=None, responses={202: rebuild_resources.RebuildOut})
+    def post(self, request: Request, name: str) -> Response:
+        """Evaluates it everywhere again; until then the old set stands."""
+        made = rebuilds.request([name], cast(User, request.user), "forced")
+        return rebuild_resources.accepted(request, made)
+
+
+class AssignTag(Resource):
+    serializer_class = Assigned
+    queryset = Tag.objects.all()
+
+    @extend_schema(request=Assignment, responses=Assigned)
+    def post(self, request: Request, name: str) -> Response:
+        """409 `automatic_tag` when it has a definition. Unknown nodes are named, not an error."""
+        given = self.given(Assignment)
+        return Response(assign.assign(name, given.get("add", []), given.get("remove", [])))
