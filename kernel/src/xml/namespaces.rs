@@ -1,29 +1,45 @@
 //! The prefixes in scope, and which declarations libxml2 accepts.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 pub const XML_URI: &str = "http://www.w3.org/XML/1998/namespace";
 const XMLNS_URI: &str = "http://www.w3.org/2000/xmlns/";
 
-/// Declarations in scope, innermost last. The empty prefix is the default namespace.
+/// Declarations in scope. The empty prefix is the default namespace.
 #[derive(Debug, Default)]
 pub struct Scope<'a> {
-    declared: Vec<(&'a str, Cow<'a, str>)>,
+    /// Innermost last, each with what its prefix was declared as before.
+    declared: Vec<(&'a str, Cow<'a, str>, Option<usize>)>,
+    /// The innermost declaration of each prefix: a document may declare very many.
+    innermost: HashMap<&'a str, usize>,
 }
 
 impl<'a> Scope<'a> {
-    /// A mark to give to [`Scope::leave`].
+    /// A mark to give to [`Scope::leave`] and [`Scope::declare`].
     pub fn enter(&self) -> usize {
         self.declared.len()
     }
 
     /// Forgets what was declared since the mark.
     pub fn leave(&mut self, mark: usize) {
-        self.declared.truncate(mark);
+        while self.declared.len() > mark {
+            let (prefix, _, before) = self.declared.pop().expect("there is one to forget");
+            match before {
+                Some(before) => self.innermost.insert(prefix, before),
+                None => self.innermost.remove(prefix),
+            };
+        }
     }
 
-    /// Declares `prefix` (empty for the default namespace), or says why that is not allowed.
-    pub fn declare(&mut self, prefix: &'a str, uri: Cow<'a, str>) -> Result<(), &'static str> {
+    /// Declares `prefix` (empty for the default namespace) on the element entered at `mark`, or
+    /// says why that is not allowed.
+    pub fn declare(
+        &mut self,
+        prefix: &'a str,
+        uri: Cow<'a, str>,
+        mark: usize,
+    ) -> Result<(), &'static str> {
         match prefix {
             "xml" if uri == XML_URI => return Ok(()),
             "xml" => return Err("xml namespace prefix mapped to wrong URI"),
@@ -42,7 +58,11 @@ impl<'a> Scope<'a> {
         if !is_uri(&uri) {
             return Err("the namespace name is not a valid URI");
         }
-        self.declared.push((prefix, uri));
+        let before = self.innermost.insert(prefix, self.declared.len());
+        if before.is_some_and(|before| before >= mark) {
+            return Err("Attribute xmlns redefined");
+        }
+        self.declared.push((prefix, uri, before));
         Ok(())
     }
 
@@ -51,12 +71,12 @@ impl<'a> Scope<'a> {
         if prefix == "xml" {
             return Some(XML_URI);
         }
-        let found = self.declared.iter().rev().find(|(declared, _)| *declared == prefix);
-        match found {
-            Some((_, uri)) => Some(uri),
-            None if prefix.is_empty() => Some(""),
-            None => None,
+        if !self.declared.is_empty()
+            && let Some(&found) = self.innermost.get(prefix)
+        {
+            return Some(&self.declared[found].1);
         }
+        prefix.is_empty().then_some("")
     }
 }
 

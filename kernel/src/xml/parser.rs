@@ -1,6 +1,7 @@
 //! Markup to events.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use super::chars::{find_forbidden, is_ncname, is_space, ncname_length};
 use super::namespaces::{Scope, XML_URI};
@@ -12,6 +13,8 @@ pub const MAX_DEPTH: usize = 256;
 /// libxml2's `XML_MAX_TEXT_LENGTH` and `XML_MAX_NAME_LENGTH`.
 const MAX_TEXT: usize = 10_000_000;
 const MAX_NAME: usize = 50_000;
+/// Up to so many attributes are compared with each other; more are hashed.
+const FEW_ATTRIBUTES: usize = 12;
 
 /// A name with its namespace. `uri` is empty for no namespace, `prefix` for no prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -412,6 +415,7 @@ impl<'a> Parser<'a> {
             return Err(self.refused(start, reason).into());
         };
         sink.start(QName { uri, prefix, local })?;
+        let mut seen = HashSet::new();
         for (position, raw) in self.attributes.iter().enumerate() {
             let Some(uri) =
                 (if raw.prefix.is_empty() { Some("") } else { self.scope.lookup(raw.prefix) })
@@ -420,13 +424,18 @@ impl<'a> Parser<'a> {
                     format!("Namespace prefix {} for {} is not defined", raw.prefix, raw.local);
                 return Err(self.refused(raw.at, reason).into());
             };
-            let redefined = self.attributes[..position].iter().any(|other| {
+            let same = |other: &Raw<'_>| {
                 other.local == raw.local
                     && (other.prefix == raw.prefix
                         || !raw.prefix.is_empty()
                             && !other.prefix.is_empty()
                             && self.scope.lookup(other.prefix) == Some(uri))
-            });
+            };
+            let redefined = if self.attributes.len() <= FEW_ATTRIBUTES {
+                self.attributes[..position].iter().any(same)
+            } else {
+                !seen.insert((uri, raw.local))
+            };
             if redefined {
                 return Err(self
                     .refused(raw.at, format!("Attribute {} redefined", raw.local))
@@ -450,8 +459,7 @@ impl<'a> Parser<'a> {
 
     /// The rest of a start tag; true when it is an empty-element tag.
     fn attribute_list(&mut self) -> Parsed<bool> {
-        let declared = self.scope.enter();
-        let mut prefixes: Vec<&'a str> = Vec::new();
+        let mark = self.scope.enter();
         loop {
             let spaced = self.skip_space();
             match self.peek() {
@@ -478,12 +486,8 @@ impl<'a> Parser<'a> {
                 self.attributes.push(Raw { prefix, local, value, at });
                 continue;
             };
-            if prefixes.contains(&declares) {
-                return Err(self.refused(at, "Attribute xmlns redefined"));
-            }
-            prefixes.push(declares);
-            self.scope.declare(declares, value).map_err(|reason| self.refused(at, reason))?;
-            debug_assert!(self.scope.enter() >= declared);
+            let declared = self.scope.declare(declares, value, mark);
+            declared.map_err(|reason| self.refused(at, reason))?;
         }
     }
 
