@@ -21,7 +21,7 @@ from prometheus_client import (
     ProcessCollector,
 )
 from prometheus_client import exposition as prometheus
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from tagmill.errors import TagmillError
@@ -106,9 +106,9 @@ class DatabaseCollector(Collector):
         self._clock = clock
         self._lock = threading.Lock()
         self._read_at = float("-inf")
-        self._found: list[Metric] = []
+        self._found: list[GaugeMetricFamily] = []
 
-    def describe(self) -> list[Metric]:
+    def describe(self) -> list[GaugeMetricFamily]:
         """Nothing is read when the collector is registered."""
         return [
             GaugeMetricFamily("tagmill_database_up", "Whether the database answers (1) or not (0)"),
@@ -117,14 +117,14 @@ class DatabaseCollector(Collector):
             GaugeMetricFamily("tagmill_lease_age_seconds", "Age of the oldest lease; 0 for none"),
         ]
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterator[GaugeMetricFamily]:
         with self._lock:
             if self._clock() - self._read_at >= CACHE_SECONDS:
                 self._found = self._read()
                 self._read_at = self._clock()
             yield from self._found
 
-    def _read(self) -> list[Metric]:
+    def _read(self) -> list[GaugeMetricFamily]:
         up, jobs, stale, age = self.describe()
         try:
             for status, count in leases.job_counts().items():

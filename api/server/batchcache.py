@@ -12,6 +12,8 @@ from collections.abc import Callable, Hashable
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
+from api import metrics
+
 # What an entry costs beyond its body: the key, the bytes object, the dictionary's slot.
 OVERHEAD = 512
 
@@ -24,22 +26,20 @@ class BatchCache:
         self._bodies: OrderedDict[Hashable, bytes] = OrderedDict()
         self._computing: dict[Hashable, list[Deferred[bytes]]] = {}
         self.size = 0
-        self.hits = 0
-        self.misses = 0
 
     def get(self, key: Hashable, compute: Callable[[], Deferred[bytes]]) -> Deferred[bytes]:
         """The body under `key`, computed when nobody has it yet. An error goes to all who wait for
         the computation, and is not kept."""
         result: Deferred[bytes] = Deferred(lambda waiting: self._forget(key, waiting))
         if key in self._bodies:
-            self.hits += 1
+            metrics.BATCH_CACHE.labels("hit").inc()
             self._bodies.move_to_end(key)
             result.callback(self._bodies[key])
         elif key in self._computing:
-            self.hits += 1
+            metrics.BATCH_CACHE.labels("hit").inc()
             self._computing[key].append(result)
         else:
-            self.misses += 1
+            metrics.BATCH_CACHE.labels("miss").inc()
             self._computing[key] = [result]
             compute().addCallbacks(
                 self._computed, self._failed, callbackArgs=(key,), errbackArgs=(key,)

@@ -13,20 +13,16 @@ import tempfile
 from collections.abc import Iterator
 from typing import IO, Any, ClassVar
 
-import orjson
-import structlog
 from twisted.internet.defer import Deferred
 from twisted.protocols.basic import FileSender
 from twisted.python.failure import Failure
 
+from api import imports
 from api.server import users
 from api.server.http import Request
 from api.server.native import Internal, Native
 from api.server.threads import Threads
 from tagmill.errors import TagmillError
-from tagmill.fleet import importing
-
-log = structlog.get_logger("tagmill.imports")
 
 PATH = b"/api/v1/nodes/import"
 # Bytes between the socket and the importer: enough to keep it busy over a slow round trip.
@@ -90,8 +86,7 @@ class Import:
         """Before or in the middle of the body: answer now, and let the rest of the body pass."""
         error = failure.value
         if not isinstance(error, TagmillError):
-            log.error("import failed", exc_info=error)
-            error = Internal("something went wrong in the server; its log says what")
+            error = Internal(error, self._request)
         if self._is_lost:
             return
         if self._request.body_ended:
@@ -102,8 +97,7 @@ class Import:
 
     def _run(self) -> IO[bytes]:
         file = tempfile.SpooledTemporaryFile(SPOOL_BYTES)  # noqa: SIM115 - closed by who sends it
-        for verdict in importing.import_lines(self._lines()):
-            file.write(orjson.dumps(verdict, option=orjson.OPT_APPEND_NEWLINE))
+        file.writelines(imports.answers(self._lines()))
         return file
 
     def _lines(self) -> Iterator[bytes]:

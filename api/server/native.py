@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any, ClassVar
 
 import structlog
@@ -18,7 +19,16 @@ log = structlog.get_logger("tagmill.server")
 
 
 class Internal(TagmillError):
-    """500 internal: a bug. The details are in the log, not in the answer."""
+    """500 internal: a bug. The details go to the log under an id, and only the id to the client."""
+
+    def __init__(self, error: BaseException, request: Request) -> None:
+        request_id = uuid.uuid4().hex
+        path = request.path.decode("ascii", "replace")
+        log.error("request failed", path=path, request_id=request_id, exc_info=error)
+        super().__init__(
+            "something went wrong in the server: its log says what, under this request_id",
+            request_id=request_id,
+        )
 
 
 class Native(Resource):
@@ -45,11 +55,10 @@ class Native(Resource):
         error = failure.value
         if request._disconnected or request.finished:
             if not isinstance(error, CancelledError | TagmillError):
-                log.error("request failed", path=request.path, exc_info=error)
+                Internal(error, request)
             return
         if not isinstance(error, TagmillError):
-            log.error("request failed", path=request.path.decode(), exc_info=error)
-            error = Internal("something went wrong in the server; its log says what")
+            error = Internal(error, request)
         if request.startedWriting:
             request.loseConnection()
         else:

@@ -12,11 +12,8 @@ from http import HTTPStatus
 
 import orjson
 
+from api.problems import CONTENT_TYPE, RETRY_AFTER_SECONDS
 from tagmill.errors import TagmillError
-
-CONTENT_TYPE = "application/problem+json"
-# PostgreSQL restarts in a few seconds; workers add jitter of their own.
-RETRY_AFTER_SECONDS = 2
 
 
 class Unauthorized(TagmillError):

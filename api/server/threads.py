@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import psycopg
 from django import db
 from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThreadPool
 from twisted.python.threadpool import ThreadPool
 
+from api.problems import is_outage
 from tagmill.errors import DatabaseUnavailable, TagmillError
 
 T = TypeVar("T")
-OUTAGE = (db.OperationalError, db.InterfaceError, psycopg.OperationalError, psycopg.InterfaceError)
 
 
 class Threads:
@@ -49,13 +48,3 @@ def with_connection(function: Callable[..., T], *args: Any) -> T:
         raise
     finally:
         db.close_old_connections()
-
-
-def is_outage(error: BaseException) -> bool:
-    """Whether the database was the cause, directly or wrapped (as Procrastinate wraps it)."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, OUTAGE):
-            return True
-        cause = cause.__cause__
-    return False

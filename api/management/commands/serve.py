@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from argparse import ArgumentParser
 from typing import Any
 
@@ -39,6 +40,7 @@ class Command(BaseCommand):
         from api.server.app import Server
 
         run: Any = reactor
+        raise_file_limit()
         server = Server(run, config, config.maintenance and not options["no_maintenance"])
         host, port = server.start()
         run.callWhenRunning(
@@ -70,6 +72,12 @@ def check_database() -> None:
             "run `manage.py migrate` first"
         )
     connection.close()
+
+
+def raise_file_limit() -> None:
+    """A waiting worker is a socket; the usual soft limit of 1,024 is for programs that select()."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def bracketed(host: str) -> str:
