@@ -106,6 +106,7 @@ impl Strings {
     }
 }
 
+#[inline]
 fn slice<'a>(text: &'a str, ends: &[u32], id: StrId) -> &'a str {
     let id = id as usize;
     let start = if id == 0 { 0 } else { ends[id - 1] as usize };

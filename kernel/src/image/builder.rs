@@ -2,6 +2,7 @@
 
 use super::store::{Child, DOCUMENT, ElementId, NameId, Store};
 use crate::error::{ImageError, PutError};
+use crate::intern::StrId;
 use crate::xml::{Attribute, QName, Sink};
 
 struct Frame {
@@ -21,10 +22,14 @@ pub struct Builder<'s> {
     /// Set while a probe other than the first is read: the namespace it is put into.
     pub probe: Option<String>,
     recent: Vec<Option<(String, NameId)>>,
+    /// The texts that are a line end and so many spaces: a third of what lshw prints.
+    indents: [Option<StrId>; INDENTS],
 }
 
 /// Slots of the cache of recent names; hardware uses some sixty.
 const RECENT: usize = 256;
+/// The longest indent that is remembered, in bytes.
+const INDENTS: usize = 64;
 
 impl<'s> Builder<'s> {
     pub fn new(store: &'s mut Store) -> Self {
@@ -37,6 +42,7 @@ impl<'s> Builder<'s> {
             root_done: false,
             probe: None,
             recent: vec![None; RECENT],
+            indents: [None; INDENTS],
         }
     }
 
@@ -95,6 +101,24 @@ impl<'s> Builder<'s> {
     }
 }
 
+impl Builder<'_> {
+    fn text_id(&mut self, text: &str) -> Result<StrId, ImageError> {
+        let bytes = text.as_bytes();
+        if bytes.len() >= INDENTS
+            || bytes.first() != Some(&b'\n')
+            || bytes[1..].iter().any(|&b| b != b' ')
+        {
+            return self.store.intern_text(text);
+        }
+        if let Some(id) = self.indents[bytes.len()] {
+            return Ok(id);
+        }
+        let id = self.store.intern_text(text)?;
+        self.indents[bytes.len()] = Some(id);
+        Ok(id)
+    }
+}
+
 impl Sink for Builder<'_> {
     type Error = PutOrRefused;
 
@@ -124,7 +148,7 @@ impl Sink for Builder<'_> {
     }
 
     fn text(&mut self, text: &str) -> Result<(), Self::Error> {
-        let id = self.store.intern_text(text)?;
+        let id = self.text_id(text)?;
         self.edges.push(Child::Text(id).pack());
         Ok(())
     }

@@ -24,14 +24,14 @@ const WALK: usize = 150;
 
 /// Evaluates one expression over the documents of one store.
 pub struct Columns<'a> {
-    local: Local<'a>,
+    pub(super) local: Local<'a>,
     tree: RefCell<Tree>,
 }
 
 /// A path that can be answered without expanding documents.
-struct DocumentPath<'a> {
-    absolute: bool,
-    steps: &'a [Step],
+pub struct DocumentPath<'a> {
+    pub absolute: bool,
+    pub steps: &'a [Step],
 }
 
 impl<'a> Columns<'a> {
@@ -128,11 +128,16 @@ impl<'a> Columns<'a> {
             NumExpr::Bool(a) => {
                 Ok(map(self.bool(a, documents)?, |value| f64::from(u8::from(value))))
             }
-            NumExpr::Count(set) => match document_path(set, Use::Each) {
-                Some(path) => Ok(map(self.count(&path, documents)?, |count| count as f64)),
-                None => self.interpret(documents, |one, at| one.num(expr, at)),
-            },
-            NumExpr::Sum(_) | NumExpr::Position | NumExpr::Last => {
+            NumExpr::Count(set) | NumExpr::Sum(set) => {
+                let path = document_path(set, Use::Each);
+                let counted = matches!(expr, NumExpr::Count(_));
+                let totals = path.map(|path| self.totals(&path, counted, documents)).transpose()?;
+                match totals.flatten() {
+                    Some(totals) => Ok(totals),
+                    None => self.interpret(documents, |one, at| one.num(expr, at)),
+                }
+            }
+            NumExpr::Position | NumExpr::Last => {
                 self.interpret(documents, |one, at| one.num(expr, at))
             }
         }
@@ -177,43 +182,6 @@ impl<'a> Columns<'a> {
         let hits = self.search().hits(split, goal)?;
         let reached = Reached::from(self.local.store, &hits, self.local.budget)?;
         Ok(documents.iter().map(|&document| reached.contains(document)).collect())
-    }
-
-    /// How many nodes a path has in each document.
-    fn count(&self, path: &DocumentPath<'a>, documents: &[ElementId]) -> Evaluated<Vec<u64>> {
-        let tally = |item: Item, steps: &'a [Step]| {
-            let mut count = 0_u64;
-            let mut visit = |_| {
-                count += 1;
-                Ok(false)
-            };
-            self.local.walk(item, steps, &mut visit)?;
-            Ok(count)
-        };
-        let Some(split) = self.worthwhile(path, ValueTest::Present, documents) else {
-            let one =
-                |&document: &ElementId| tally(self.start(path.absolute, document), path.steps);
-            return documents.iter().map(one).collect();
-        };
-        let store = self.local.store;
-        let mut totals = vec![0_u64; store.elements().len()];
-        let mut hits = Vec::new();
-        for id in self.search().anchors(split)? {
-            let count = tally(Item::Element(id), split.rest())?;
-            if count > 0 {
-                totals[id as usize] = count;
-                hits.push(id);
-            }
-        }
-        for id in Reached::from(store, &hits, self.local.budget)?.ascending() {
-            for child in store.children(id) {
-                self.local.budget.spend(1)?;
-                if let Child::Element(child) = child {
-                    totals[id as usize] += totals[child as usize];
-                }
-            }
-        }
-        Ok(documents.iter().map(|&document| totals[document as usize]).collect())
     }
 
     /// The string-value of the first node of a path in each document, unless only the
@@ -297,7 +265,7 @@ impl<'a> Columns<'a> {
     }
 
     /// How to split a path at its anchors, where that costs less than walking every document.
-    fn worthwhile(
+    pub(super) fn worthwhile(
         &self,
         path: &DocumentPath<'a>,
         goal: ValueTest<'a>,
@@ -309,12 +277,12 @@ impl<'a> Columns<'a> {
         (bookkeeping < walks && self.search().cost(split, goal) < walks).then_some(split)
     }
 
-    fn search(&self) -> Search<'a, '_> {
+    pub(super) fn search(&self) -> Search<'a, '_> {
         Search { local: &self.local }
     }
 
     /// Where a path begins: at the document, or at its root element.
-    fn start(&self, absolute: bool, document: ElementId) -> Item {
+    pub(super) fn start(&self, absolute: bool, document: ElementId) -> Item {
         let root = self.local.store.children(document).find_map(|child| match child {
             Child::Element(id) => Some(id),
             _ => None,

@@ -81,8 +81,9 @@ impl Parts {
             NumExpr::Neg(a) | NumExpr::Round(_, a) => self.num(a),
             NumExpr::Text(a) | NumExpr::Length(a) => self.str(a),
             NumExpr::Bool(a) => self.bool(a),
-            NumExpr::Count(set) => self.set(set, Use::Each),
-            NumExpr::Sum(_) | NumExpr::Position | NumExpr::Last => self.interpreted += 1,
+            // A sum of fractions goes to the interpreter after all.
+            NumExpr::Count(set) | NumExpr::Sum(set) => self.set(set, Use::Each),
+            NumExpr::Position | NumExpr::Last => self.interpreted += 1,
         }
     }
 

@@ -13,6 +13,7 @@ mod local;
 mod reach;
 mod search;
 mod support;
+mod totals;
 
 use crate::budget::Budget;
 use crate::error::BudgetExceeded;

@@ -17,6 +17,9 @@ pub enum Use {
     InOrder,
 }
 
+/// Nested descents visit a node once for each way that leads to it; the interpreter visits it once.
+const MAX_DESCENTS: usize = 2;
+
 /// Whether a boolean depends on the subtree only.
 pub fn bool(expr: &BoolExpr) -> bool {
     match expr {
@@ -85,13 +88,14 @@ fn set(set: &NodeSet, used: Use) -> bool {
 pub fn steps(steps: &[Step], used: Use) -> bool {
     let deep = |step: &&Step| matches!(step.axis, Axis::Descendant | Axis::DescendantOrSelf);
     let down = steps.iter().all(|step| step.axis.is_downward() && step.predicates.iter().all(bool));
-    let once = steps.iter().filter(deep).count() <= 1;
+    let descents = steps.iter().filter(deep).count();
+    let once = descents <= 1;
     // Children of nested descendants come out of order; attributes do not.
     let after_deep = steps.iter().skip_while(|step| !deep(step)).skip(1);
     let ordered =
         after_deep.clone().all(|step| matches!(step.axis, Axis::Attribute | Axis::SelfNode));
     match used {
-        Use::Any => down,
+        Use::Any => down && descents <= MAX_DESCENTS,
         Use::Each => down && once,
         Use::InOrder => down && once && ordered,
     }
