@@ -1,0 +1,14 @@
+"""Waiting workers hold no thread, and each piece of work reaches one of them."""
+
+from __future__ import annotations
+
+from loadtest.polls import measure
+from loadtest.stack import Stack
+
+MOST_THREADS = 40
+
+
+def test_a_thousand_parked_polls_hold_no_thread_and_every_lease_arrives(stack: Stack) -> None:
+    result = measure(stack.url, stack.pids()["server"], polls=1000, leases=10, burst=20)
+    assert result.threads <= MOST_THREADS
+    assert (result.polls, result.leases, result.burst_leases) == (1000, 10, 20)

@@ -1,0 +1,161 @@
+"""`manage.py serve`, as a process: how it starts, what it refuses, how it ends."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, User
+from knox.models import AuthToken
+
+from loadtest.polls import parked_polls, wait_until
+from loadtest.stack import Stack
+from tagmill.fleet.models import Node
+from tagmill.rebuilds import workers
+from tests.server.conftest import serve
+
+LIMIT = 16 * 1024 * 1024
+
+
+def call(
+    stack: Stack, method: str, path: str, body: Any = None, **headers: str
+) -> tuple[http.client.HTTPResponse, bytes]:
+    host, _, port = stack.listen.partition(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=30)
+    names = {name.replace("_", "-"): value for name, value in headers.items()}
+    connection.request(method, path, body, names, encode_chunked="Transfer-Encoding" in names)
+    response = connection.getresponse()
+    data = response.read()
+    connection.close()
+    return response, data
+
+
+def token_of(role: str) -> str:
+    user = User.objects.create_user(f"a-{role}")
+    user.groups.add(Group.objects.get_or_create(name=role)[0])
+    return f"Token {AuthToken.objects.create(user)[1]}"
+
+
+def worker(stack: Stack) -> tuple[str, str]:
+    """(Authorization, worker uuid) of a worker that has registered."""
+    _, token = workers.issue_token("test", "all")
+    header = f"Worker {token}"
+    body = json.dumps({"name": "w", "evaluator": "lxml", "version": "0"})
+    response, data = call(
+        stack,
+        "POST",
+        "/api/v1/workers/register",
+        body,
+        Authorization=header,
+        Content_Type="application/json",
+    )
+    assert response.status == 201, data
+    return header, json.loads(data)["worker"]
+
+
+def test_it_is_alive_and_ready(stack: Stack) -> None:
+    for path in ("/healthz", "/readyz"):
+        assert call(stack, "GET", path)[0].status == 200
+        head, body = call(stack, "HEAD", path)
+        assert (head.status, body) == (200, b"")
+
+
+def test_a_taken_port_names_the_setting_that_changes_it(stack: Stack) -> None:
+    ended = serve("--listen", stack.listen)
+    assert ended.returncode == 2
+    (line,) = (line for line in ended.stderr.splitlines() if "does not start" in line)
+    assert "TAGMILL_LISTEN" in line
+    assert "--listen" in line
+
+
+def test_a_bad_address_is_named(stack: Stack) -> None:
+    ended = serve("--listen", "8080")
+    assert ended.returncode == 2
+    assert "--listen" in ended.stderr
+
+
+@pytest.mark.parametrize("is_chunked", [False, True])
+def test_a_body_that_is_too_large_is_refused(stack: Stack, is_chunked: bool) -> None:
+    headers = {"Content_Type": "application/json"}
+    body: Any = b" " * (LIMIT + 1)
+    if is_chunked:
+        headers["Transfer_Encoding"] = "chunked"
+        body = iter([body[: LIMIT // 2], body[: LIMIT // 2], b"  "])
+    response, data = call(stack, "POST", "/api/v1/tags/", body, **headers)
+    assert response.status == 413
+    assert json.loads(data)["code"] == "too_large"
+    assert response.getheader("Content-Type") == "application/problem+json"
+
+
+def test_an_import_is_refused_before_its_body_is_read(stack: Stack) -> None:
+    for header, status in ((None, 401), (token_of("viewer"), 403)):
+        headers = {"Authorization": header} if header else {}
+        response, data = call(stack, "POST", "/api/v1/nodes/import", b"x" * 100_000, **headers)
+        assert response.status == status, data
+
+
+def test_an_import_larger_than_any_request_is_streamed(stack: Stack) -> None:
+    lines = LIMIT // 16_000 + 50
+
+    def body() -> Iterator[bytes]:
+        for number in range(lines):
+            xml = f"<node id='{number}'>{'x' * 16_000}</node>"
+            yield json.dumps({"system_id": f"n{number}", "probes": {"lshw": xml}}).encode() + b"\n"
+
+    header = token_of("operator")
+    created, _ = call(
+        stack,
+        "POST",
+        "/api/v1/nodes/import",
+        body(),
+        Authorization=header,
+        Transfer_Encoding="chunked",
+    )
+    assert created.status == 200
+    assert Node.objects.count() == lines
+
+
+def test_metrics_answer_to_this_machine_and_not_through_a_proxy(stack: Stack) -> None:
+    assert b"tagmill_parked_polls 0" in call(stack, "GET", "/metrics")[1]
+    assert call(stack, "GET", "/metrics", X_Forwarded_For="10.0.0.1")[0].status == 403
+
+
+def test_a_wrong_worker_token_and_a_wrong_method_are_problems(stack: Stack) -> None:
+    response, data = call(stack, "POST", "/api/v1/workers/lease", b"{}", Authorization="Worker x")
+    assert response.status in {400, 401}
+    assert "code" in json.loads(data)
+    response, _ = call(stack, "GET", "/api/v1/workers/lease")
+    assert (response.status, response.getheader("Allow")) == (405, "POST")
+
+
+def test_sigterm_answers_parked_polls_and_ends_with_success(stack: Stack) -> None:
+    header, uuid = worker(stack)
+    answers: list[bytes] = []
+
+    def poll() -> None:
+        body = json.dumps({"worker": uuid})
+        answers.append(
+            call(
+                stack,
+                "POST",
+                "/api/v1/workers/lease",
+                body,
+                Authorization=header,
+                Prefer="wait=60",
+            )[1]
+        )
+
+    thread = threading.Thread(target=poll)
+    thread.start()
+    wait_until(lambda: parked_polls(stack.url) == 1)
+    process = stack._processes["server"]
+    os.kill(process.pid, signal.SIGTERM)
+    assert process.wait(20) == 0
+    thread.join(20)
+    assert json.loads(answers[0]) == {"leases": [], "expressions": {}}
