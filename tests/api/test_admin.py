@@ -1,0 +1,126 @@
+"""Django's admin site."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from rest_framework.test import APIClient
+
+from tagmill.fleet.models import Cluster
+from tagmill.rebuilds.models import Rebuild, WorkerToken
+from tagmill.tags.models import Tag
+from tests.api.conftest import make_user
+
+FORM = {"name": "gpu", "comment": "", "kernel_opts": "", "namespaces": "{}"}
+
+
+@pytest.fixture
+def site(db: None) -> Client:
+    client = Client()
+    client.force_login(User.objects.create_superuser("root"))
+    return client
+
+
+def text(answer: Any) -> str:
+    assert answer.status_code == 200, answer
+    page: str = answer.content.decode()
+    return page
+
+
+def test_every_list_opens(
+    site: Client,
+    operator: APIClient,
+    worker: APIClient,
+    put: Callable[..., None],
+    evaluate: Callable[[], int],
+) -> None:
+    put("a")
+    operator.post("/api/v1/tags/", {"name": "gpu", "definition": "//node"}, format="json")
+    evaluate()
+    for page in (
+        "", "tags/tag/", "fleet/cluster/", "fleet/partition/", "fleet/node/", "rebuilds/rebuild/",
+        "rebuilds/worker/", "rebuilds/workertoken/", "auth/user/", "auth/group/",
+        "procrastinate/procrastinatejob/",
+    ):  # fmt: skip
+        assert "Tagmill" in text(site.get(f"/admin/{page}")), page
+
+
+def test_the_list_of_tags_shows_state_and_counts(
+    site: Client, operator: APIClient, put: Callable[..., None], evaluate: Callable[[], int]
+) -> None:
+    put("a", "b")
+    operator.post("/api/v1/tags/", {"name": "gpu", "definition": "//node"}, format="json")
+    assert "building" in text(site.get("/admin/tags/tag/"))
+    evaluate()
+    page = text(site.get("/admin/tags/tag/"))
+    assert "ready" in page
+    assert '<td class="field-nodes">2</td>' in page
+    assert "<code>//node</code>" in page
+
+
+def test_a_tag_made_in_the_admin_goes_through_the_domain(
+    site: Client, put: Callable[..., None], evaluate: Callable[[], int]
+) -> None:
+    put("a")
+    made = site.post("/admin/tags/tag/add/", {**FORM, "definition": "//node"})
+    assert made.status_code == 302, made.content
+    assert evaluate() == 1
+    tag = Tag.objects.get(name="gpu")
+    assert tag.expression is not None
+    assert tag.expression.text == "//node"
+    changed = site.post(f"/admin/tags/tag/{tag.pk}/change/", {**FORM, "definition": "//x"})
+    assert changed.status_code == 302, changed.content
+    tag.refresh_from_db()
+    assert tag.expression.text == "//node"
+    assert tag.pending_expression is not None
+    assert tag.pending_expression.text == "//x"
+
+
+def test_a_definition_that_does_not_parse_is_shown_at_its_field(site: Client, db: None) -> None:
+    page = site.post("/admin/tags/tag/add/", {**FORM, "definition": "//node["})
+    assert "(column " in text(page)
+    assert "definition" in page.context["adminform"].form.errors
+    assert not Tag.objects.exists()
+
+
+def test_selected_tags_are_rebuilt(
+    site: Client, operator: APIClient, put: Callable[..., None], evaluate: Callable[[], int]
+) -> None:
+    put("a")
+    for name in ("x", "y"):
+        operator.post("/api/v1/tags/", {"name": name, "definition": f"//{name}"}, format="json")
+    evaluate()
+    chosen = {
+        "action": "rebuild_selected",
+        "_selected_action": [tag.pk for tag in Tag.objects.all()],
+    }
+    page = site.post("/admin/tags/tag/", chosen, follow=True)
+    assert "Rebuild " in text(page)
+    rebuild = Rebuild.objects.get(reason="forced")
+    assert rebuild.requested_by == User.objects.get(username="root")
+    assert rebuild.tags.count() == 2
+    assert "<progress" in text(site.get("/admin/rebuilds/rebuild/"))
+
+
+def test_a_worker_token_is_shown_once(site: Client, cluster: Cluster) -> None:
+    page = site.post(
+        "/admin/rebuilds/workertoken/add/", {"name": "rack", "clusters": [cluster.pk]}, follow=True
+    )
+    token = WorkerToken.objects.get()
+    assert f"tmw_{token.lookup}_" in text(page)
+    assert list(token.clusters.all()) == [cluster]
+    assert f"tmw_{token.lookup}_" not in text(site.get("/admin/rebuilds/workertoken/"))
+
+
+def test_a_viewer_on_the_staff_may_look_and_not_change(db: None, cluster: Cluster) -> None:
+    user = make_user("viewer")
+    user.is_staff = True
+    user.save()
+    client = Client()
+    client.force_login(user)
+    assert client.get("/admin/tags/tag/").status_code == 200
+    assert client.get("/admin/tags/tag/add/").status_code == 403

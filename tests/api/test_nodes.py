@@ -1,0 +1,235 @@
+"""/api/v1/nodes/ and /api/v1/clusters/"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+import pytest
+from rest_framework.test import APIClient
+
+from tagmill.config import load
+from tagmill.fleet.models import Cluster
+from tests.api.conftest import BARE, GPU, problem
+
+NODES = "/api/v1/nodes/"
+
+
+def found(client: APIClient, **query: Any) -> list[str]:
+    answer = client.get(NODES, query)
+    assert answer.status_code == 200, answer.content
+    return [node["system_id"] for node in answer.json()["results"]]
+
+
+def xml(client: APIClient, system_id: str, body: bytes, query: str = "") -> Any:
+    path = f"{NODES}{system_id}/document{query}"
+    return client.put(path, body, content_type="application/xml")
+
+
+def test_a_node_is_made_read_changed_and_deleted(operator: APIClient, cluster: Cluster) -> None:
+    body = {"system_id": "a", "hostname": "rack1", "probes": {"lshw": GPU.decode()}}
+    made = operator.post(NODES, body, format="json")
+    assert made.status_code == 201, made.content
+    assert made["Location"].endswith("/api/v1/nodes/a")
+    node = made.json()
+    assert (node["hostname"], node["kind"], node["cluster"]) == ("rack1", "machine", "north")
+    assert [probe["probe"] for probe in node["probes"]] == ["lshw"]
+    changed = operator.patch(f"{NODES}a", {"hostname": "rack2"}, format="json").json()
+    assert changed["hostname"] == "rack2"
+    assert changed["rev"] > node["rev"]
+    assert operator.delete(f"{NODES}a").status_code == 204
+    problem(operator.get(f"{NODES}a"), 404, "not_found")
+
+
+def test_a_node_that_exists_is_not_made_again(
+    operator: APIClient, put: Callable[..., None]
+) -> None:
+    put("a")
+    problem(operator.post(NODES, {"system_id": "a"}, format="json"), 409, "already_exists")
+
+
+def test_a_node_that_is_missing_cannot_be_changed(operator: APIClient, cluster: Cluster) -> None:
+    problem(operator.patch(f"{NODES}a", {"hostname": "b"}, format="json"), 404, "not_found")
+    problem(operator.delete(f"{NODES}a"), 404, "not_found")
+    problem(xml(operator, "a", GPU), 404, "not_found")
+
+
+def test_nodes_are_found_by_tag_cluster_and_hostname(
+    admin: APIClient, put: Callable[..., None]
+) -> None:
+    admin.post("/api/v1/clusters/", {"name": "south"}, format="json")
+    put("a", "b", "c")
+    put("d", cluster="south")
+    for name, members in {"t1": ["a", "b"], "t2": ["b", "d"]}.items():
+        admin.post("/api/v1/tags/", {"name": name}, format="json")
+        admin.post(f"/api/v1/tags/{name}/assign", {"add": members}, format="json")
+    assert found(admin) == ["a", "b", "c", "d"]
+    assert found(admin, tag="t1") == ["a", "b"]
+    assert found(admin, tag=["t1", "t2"]) == ["b"]
+    assert found(admin, not_tag="t1") == ["c", "d"]
+    assert found(admin, not_tag=["t1", "t2"]) == ["c"]
+    assert found(admin, tag="t2", not_tag="t1") == ["d"]
+    assert found(admin, cluster="south") == ["d"]
+    assert found(admin, cluster="south", tag="t1") == []
+    assert found(admin, hostname="host-c") == ["c"]
+    assert found(admin, hostname="host") == []
+
+
+def test_a_tag_that_does_not_exist_is_an_error_not_an_empty_answer(viewer: APIClient) -> None:
+    problem(viewer.get(NODES, {"tag": "typo"}), 404, "not_found")
+    problem(viewer.get(NODES, {"cluster": "typo"}), 404, "not_found")
+
+
+def test_nodes_made_or_deleted_between_pages_neither_repeat_nor_hide_others(
+    operator: APIClient, put: Callable[..., None]
+) -> None:
+    put(*"abcdef")
+    first = operator.get(NODES, {"limit": 3}).json()
+    assert [node["system_id"] for node in first["results"]] == ["a", "b", "c"]
+    operator.delete(f"{NODES}a")
+    put("Z", "g")
+    second = operator.get(first["next"]).json()
+    assert [node["system_id"] for node in second["results"]] == ["d", "e", "f"]
+    third = operator.get(second["next"]).json()
+    assert [node["system_id"] for node in third["results"]] == ["Z", "g"]
+    assert third["next"] is None
+
+
+def test_the_next_page_keeps_the_filters(operator: APIClient, put: Callable[..., None]) -> None:
+    put(*"abcd")
+    operator.post("/api/v1/tags/", {"name": "t"}, format="json")
+    operator.post("/api/v1/tags/t/assign", {"add": ["a", "c", "d"]}, format="json")
+    page = operator.get(NODES, {"tag": "t", "limit": 2}).json()
+    rest = operator.get(page["next"]).json()
+    assert [node["system_id"] for node in rest["results"]] == ["d"]
+
+
+def test_a_document_comes_back_as_it_was_put(operator: APIClient, put: Callable[..., None]) -> None:
+    put("a", xml=BARE)
+    stored = xml(operator, "a", b'<?xml version="1.0" encoding="UTF-8"?>' + GPU)
+    assert stored.json()["outcome"] == "updated"
+    answer = operator.get(f"{NODES}a/document")
+    assert answer["Content-Type"] == "application/xml"
+    assert answer.content == GPU
+    assert "sandbox" in answer["Content-Security-Policy"]
+    same = operator.get(f"{NODES}a/document", HTTP_IF_NONE_MATCH=answer["ETag"])
+    assert (same.status_code, same.content) == (304, b"")
+    assert xml(operator, "a", GPU).json() == {"outcome": "unchanged", "rev": stored.json()["rev"]}
+
+
+def test_each_probe_has_its_document(operator: APIClient, put: Callable[..., None]) -> None:
+    put("a")
+    lldp = b"<lldp xmlns='lldp'/>"
+    assert xml(operator, "a", lldp, "?probe=lldp").status_code == 200
+    assert operator.get(f"{NODES}a/document?probe=lldp").status_code == 200
+    assert operator.delete(f"{NODES}a/document?probe=lldp").status_code == 204
+    problem(operator.get(f"{NODES}a/document?probe=lldp"), 404, "not_found")
+    problem(operator.delete(f"{NODES}a/document?probe=lldp"), 404, "not_found")
+    assert operator.get(f"{NODES}a/document").content == GPU
+
+
+def test_malformed_xml_has_a_line_and_a_column(
+    operator: APIClient, put: Callable[..., None]
+) -> None:
+    put("a")
+    answer = problem(xml(operator, "a", b"<list>\n  <node></list>"), 400, "invalid_document")
+    assert answer["line"] == 2
+    assert answer["column"] > 1
+    assert operator.get(f"{NODES}a/document").content == GPU
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"<!DOCTYPE a [<!ENTITY x 'y'>]><a>&x;</a>",
+        b"<!DOCTYPE a SYSTEM 'file:///etc/passwd'><a/>",
+        b"<a>\xff</a>",
+        b"<a>" * 1000 + b"</a>" * 1000,
+    ],
+)
+def test_hostile_xml_is_refused(operator: APIClient, put: Callable[..., None], body: bytes) -> None:
+    put("a")
+    answer = xml(operator, "a", body)
+    assert answer.status_code in (400, 413), answer.content
+    assert answer["Content-Type"] == "application/problem+json"
+    assert operator.get(f"{NODES}a/document").content == GPU
+
+
+def test_a_document_over_the_limit_is_too_large(
+    operator: APIClient, put: Callable[..., None]
+) -> None:
+    put("a")
+    limit = load().document_bytes
+    answer = xml(operator, "a", b"<a>" + b"x" * limit + b"</a>")
+    assert problem(answer, 413, "too_large")["limit"] == limit
+
+
+def imported(client: APIClient, body: bytes) -> list[Any]:
+    answer = client.post(f"{NODES}import", body, content_type="application/x-ndjson")
+    assert answer.status_code == 200
+    assert answer["Content-Type"] == "application/x-ndjson"
+    return [orjson.loads(line) for line in answer.getvalue().splitlines()]
+
+
+def test_an_import_stores_good_lines_and_reports_bad_ones(
+    operator: APIClient, cluster: Cluster
+) -> None:
+    good = orjson.dumps({"system_id": "a", "probes": {"lshw": GPU.decode()}})
+    broken = orjson.dumps({"system_id": "b", "probes": {"lshw": "<list>"}})
+    unknown = orjson.dumps({"system_id": "c", "nonsense": 1})
+    *verdicts, last = imported(operator, b"\n".join([good, broken, b"", b"{", unknown, good]))
+    assert [(item["line"], item["outcome"]) for item in verdicts] == [
+        (1, "created"),
+        (2, "refused"),
+        (4, "refused"),
+        (5, "refused"),
+        (6, "unchanged"),
+    ]
+    assert verdicts[1]["error"]["code"] == "invalid_document"
+    assert last == {
+        "summary": {"lines": 5, "created": 1, "updated": 0, "unchanged": 1, "refused": 3}
+    }
+    assert found(operator) == ["a"]
+
+
+def test_an_import_line_over_the_limit_is_refused_for_itself(
+    operator: APIClient, cluster: Cluster
+) -> None:
+    good = orjson.dumps({"system_id": "a", "probes": {"lshw": GPU.decode()}})
+    *verdicts, _ = imported(operator, b"x" * (load().import_line_bytes + 10) + b"\n" + good)
+    assert [item["outcome"] for item in verdicts] == ["refused", "created"]
+    assert verdicts[0]["error"]["code"] == "too_large"
+
+
+def test_an_empty_import_has_a_summary_alone(operator: APIClient) -> None:
+    (last,) = imported(operator, b"")
+    assert last["summary"]["lines"] == 0
+
+
+def test_a_cluster_is_made_renamed_and_deleted(admin: APIClient) -> None:
+    made = admin.post("/api/v1/clusters/", {"name": "north"}, format="json")
+    assert made.status_code == 201
+    assert made["Location"].endswith(made.json()["uuid"])
+    problem(
+        admin.post("/api/v1/clusters/", {"name": "north"}, format="json"), 409, "already_exists"
+    )
+    changed = admin.patch("/api/v1/clusters/north", {"name": "south"}, format="json").json()
+    assert (changed["name"], changed["uuid"]) == ("south", made.json()["uuid"])
+    assert admin.delete(f"/api/v1/clusters/{changed['uuid']}").status_code == 204
+    problem(admin.get("/api/v1/clusters/south"), 404, "not_found")
+
+
+def test_a_cluster_with_nodes_is_not_deleted(admin: APIClient, put: Callable[..., None]) -> None:
+    put("a")
+    problem(admin.delete("/api/v1/clusters/north"), 409, "still_in_use")
+    assert admin.get("/api/v1/clusters/north").json()["node_count"] == 1
+
+
+def test_addresses_work_with_and_without_a_slash_at_the_end(
+    viewer: APIClient, put: Callable[..., None]
+) -> None:
+    put("a")
+    for path in ("nodes", "nodes/", "nodes/a", "nodes/a/", "nodes/a/tags", "nodes/a/tags/"):
+        assert viewer.get(f"/api/v1/{path}").status_code == 200

@@ -1,0 +1,53 @@
+"""OpenAPI, its browser, and the page in front."""
+
+from __future__ import annotations
+
+from io import StringIO
+from typing import Any
+
+import pytest
+import yaml
+from django.core.management import call_command
+from rest_framework.test import APIClient
+
+METHODS = {"get", "post", "put", "patch", "delete"}
+
+
+@pytest.fixture(scope="module")
+def schema() -> Any:
+    """Made with warnings as errors, and validated."""
+    out = StringIO()
+    call_command("spectacular", "--validate", "--fail-on-warn", stdout=out)
+    return yaml.safe_load(out.getvalue())
+
+
+def test_every_operation_documents_its_problems(schema: Any) -> None:
+    for path, operations in schema["paths"].items():
+        for method in METHODS & operations.keys():
+            answers = operations[method]["responses"]
+            assert "application/problem+json" in answers["default"]["content"], (method, path)
+
+
+def test_the_worker_protocol_takes_worker_tokens_and_nothing_else(schema: Any) -> None:
+    for path, operations in schema["paths"].items():
+        for method in METHODS & operations.keys():
+            schemes = {name for item in operations[method].get("security", []) for name in item}
+            if operations[method]["tags"] == ["worker protocol"]:
+                assert schemes == {"workerToken"}, path
+            else:
+                assert "workerToken" not in schemes, path
+
+
+def test_the_schema_and_its_browser_are_served_without_other_hosts(db: None) -> None:
+    client = APIClient()
+    assert client.get("/api/schema/").status_code == 200
+    page = client.get("/api/docs/").content.decode()
+    assert "swagger-ui" in page
+    assert "http://" not in page.replace("http://testserver", "")
+    assert "https://" not in page
+
+
+def test_the_front_page_links_to_everything(db: None) -> None:
+    page = APIClient().get("/").content.decode()
+    for link in ("/api/docs/", "/api/schema/", "/admin/"):
+        assert f'href="{link}"' in page

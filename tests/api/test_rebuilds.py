@@ -1,0 +1,196 @@
+"""/api/v1/rebuilds/, workers/ and partitions/"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from rest_framework.test import APIClient
+
+from tagmill.fleet.models import Partition
+from tagmill.rebuilds import workers
+from tests.api.conftest import problem
+
+GPU = {"name": "gpu", "definition": '//node[@class="display"]'}
+
+
+def post(client: APIClient, path: str, body: Any = None) -> Any:
+    return client.post(f"/api/v1/{path}", body, format="json")
+
+
+def register(worker: APIClient) -> str:
+    answer = post(worker, "workers/register", {"name": "w", "evaluator": "lxml", "version": "1"})
+    assert answer.status_code == 201
+    name: str = answer.json()["worker"]
+    return name
+
+
+def test_a_forced_rebuild_keeps_the_old_nodes_and_shows_its_progress(
+    operator: APIClient, put: Callable[..., None], evaluate: Callable[[], int]
+) -> None:
+    put("a")
+    post(operator, "tags/", GPU)
+    evaluate()
+    made = post(operator, "tags/gpu/rebuild")
+    assert made.status_code == 202
+    rebuild = made.json()
+    assert made["Location"].endswith(f"/api/v1/rebuilds/{rebuild['uuid']}")
+    assert (rebuild["tags"], rebuild["state"]) == (["gpu"], "running")
+    assert (rebuild["reason"], rebuild["requested_by"]) == ("forced", "the-operator")
+    assert (rebuild["progress"]["done"], rebuild["progress"]["total"]) == (0, 1)
+    assert operator.get("/api/v1/tags/gpu").json()["node_count"] == 1
+    evaluate()
+    rebuild = operator.get(f"/api/v1/rebuilds/{rebuild['uuid']}").json()
+    assert rebuild["state"] == "complete"
+    assert rebuild["progress"]["done"] == 1
+    assert rebuild["finished_at"]
+
+
+def test_all_tags_can_be_rebuilt_at_once(
+    operator: APIClient, put: Callable[..., None], evaluate: Callable[[], int]
+) -> None:
+    put("a")
+    for name in ("x", "y"):
+        post(operator, "tags/", {"name": name, "definition": f"//{name}"})
+    post(operator, "tags/", {"name": "manual"})
+    evaluate()
+    made = post(operator, "rebuilds/", {"all": True})
+    assert made.status_code == 202, made.content
+    assert sorted(made.json()["tags"]) == ["x", "y"]
+
+
+@pytest.mark.parametrize("body", [{}, {"tags": []}, {"tags": ["a"], "all": True}, {"all": False}])
+def test_a_rebuild_names_tags_or_all(operator: APIClient, body: dict[str, Any]) -> None:
+    problem(post(operator, "rebuilds/", body), 400, "invalid")
+
+
+def test_a_rebuild_of_a_tag_that_does_not_exist_is_not_found(operator: APIClient) -> None:
+    problem(post(operator, "rebuilds/", {"tags": ["typo"]}), 404, "not_found")
+    problem(operator.get(f"/api/v1/rebuilds/{uuid.uuid4()}"), 404, "not_found")
+
+
+def test_a_rebuild_can_be_cancelled_once(
+    operator: APIClient, put: Callable[..., None], evaluate: Callable[[], int]
+) -> None:
+    put("a")
+    post(operator, "tags/", GPU)
+    evaluate()
+    made = post(operator, "rebuilds/", {"tags": ["gpu"]}).json()
+    cancelled = post(operator, f"rebuilds/{made['uuid']}/cancel")
+    assert cancelled.status_code == 200
+    assert cancelled.json()["state"] == "cancelled"
+    problem(post(operator, f"rebuilds/{made['uuid']}/cancel"), 409, "not_cancellable")
+    assert operator.get("/api/v1/tags/gpu").json()["node_count"] == 1
+
+
+def test_rebuilds_are_listed_newest_first(
+    operator: APIClient, put: Callable[..., None], evaluate: Callable[[], int]
+) -> None:
+    put("a")
+    post(operator, "tags/", GPU)
+    evaluate()
+    first = post(operator, "tags/gpu/rebuild").json()["uuid"]
+    evaluate()
+    second = post(operator, "tags/gpu/rebuild").json()["uuid"]
+    page = operator.get("/api/v1/rebuilds/", {"limit": 1}).json()
+    assert [row["uuid"] for row in page["results"]] == [second]
+    page = operator.get(page["next"]).json()
+    assert page["results"][0]["uuid"] == first
+
+
+def test_people_see_workers_with_their_leases(
+    operator: APIClient, worker: APIClient, put: Callable[..., None]
+) -> None:
+    put("a")
+    post(operator, "tags/", GPU)
+    me = register(worker)
+    post(worker, "workers/lease", {"worker": me, "max_partitions": 4})
+    (row,) = operator.get("/api/v1/workers/").json()["results"]
+    assert (row["uuid"], row["name"], row["token"]) == (me, "w", "rack")
+    assert row["last_heartbeat"]
+    assert len(row["leases"]) == 1
+
+
+def test_people_see_what_is_stale_in_each_partition(
+    operator: APIClient, put: Callable[..., None], evaluate: Callable[[], int]
+) -> None:
+    put("a")
+    post(operator, "tags/", GPU)
+    (row,) = operator.get("/api/v1/partitions/").json()["results"]
+    assert (row["cluster"], row["node_count"], row["stale"]) == ("north", 1, 1)
+    evaluate()
+    assert operator.get("/api/v1/partitions/").json()["results"][0]["stale"] == 0
+
+
+def test_a_heartbeat_names_the_leases_that_are_lost(worker: APIClient) -> None:
+    me, lost = register(worker), str(uuid.uuid4())
+    answer = post(worker, "workers/heartbeat", {"worker": me, "leases": [lost]})
+    assert answer.json() == {"lost": [lost]}
+
+
+def test_a_lease_given_back_can_be_had_again(
+    operator: APIClient, worker: APIClient, put: Callable[..., None]
+) -> None:
+    put("a")
+    post(operator, "tags/", GPU)
+    me = register(worker)
+    ask = {"worker": me, "max_partitions": 4}
+    (lease,) = post(worker, "workers/lease", ask).json()["leases"]
+    assert post(worker, "workers/lease", ask).json()["leases"] == []
+    given_up = {"worker": me, "leases": [lease["lease"]], "reason": "draining"}
+    assert post(worker, "workers/fail", given_up).json() == {}
+    assert len(post(worker, "workers/lease", ask).json()["leases"]) == 1
+
+
+@pytest.mark.parametrize("name", [str(uuid.uuid4()), "nonsense"])
+def test_an_unknown_worker_is_gone(worker: APIClient, name: str) -> None:
+    problem(post(worker, "workers/heartbeat", {"worker": name, "leases": []}), 410, "worker_gone")
+
+
+def test_a_worker_is_known_under_its_own_token_alone(worker: APIClient, db: None) -> None:
+    me = register(worker)
+    _, token = workers.issue_token("other", "all")
+    stranger = APIClient()
+    stranger.credentials(HTTP_AUTHORIZATION=f"Worker {token}")
+    problem(post(stranger, "workers/heartbeat", {"worker": me, "leases": []}), 410, "worker_gone")
+
+
+def test_a_worker_reads_partitions_of_its_clusters_alone(
+    admin: APIClient, worker: APIClient, put: Callable[..., None]
+) -> None:
+    post(admin, "clusters/", {"name": "south"})
+    put("a")
+    put("b", cluster="south")
+    for partition in Partition.objects.select_related("cluster"):
+        answer = worker.get(f"/api/v1/partitions/{partition.id}/nodes")
+        if partition.cluster.name == "north":
+            assert len(answer.json()["nodes"]) == 1
+        else:
+            problem(answer, 404, "not_found")
+
+
+@pytest.mark.parametrize(
+    ("call", "body", "code", "field"),
+    [
+        ("lease", {"worker": "x", "wait": 3}, "unknown_field", None),
+        ("lease", {"worker": "x", "max_partitions": 0}, "invalid", "max_partitions"),
+        ("lease", {"worker": "x", "max_partitions": "1"}, "invalid", "max_partitions"),
+        ("heartbeat", {"worker": "x"}, "invalid", None),
+        ("fail", {"worker": "x", "leases": [1], "reason": ""}, "invalid", "leases[0]"),
+    ],
+)
+def test_messages_that_do_not_fit_the_protocol_are_refused(
+    worker: APIClient, call: str, body: dict[str, Any], code: str, field: str | None
+) -> None:
+    found = problem(post(worker, f"workers/{call}", body), 400, code)
+    assert found.get("field") == field
+
+
+def test_batches_refuse_what_is_no_number(worker: APIClient, put: Callable[..., None]) -> None:
+    put("a")
+    path = f"/api/v1/partitions/{Partition.objects.get().id}/nodes"
+    assert problem(worker.get(path, {"since": "-1"}), 400, "invalid")["field"] == "since"
+    assert problem(worker.get(path, {"sins": "1"}), 400, "unknown_field")["field"] == "sins"
+    assert worker.get(path, {"since": 0, "max_nodes": 0}).status_code == 200
