@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-from prometheus_client.registry import Collector
 
 from api import metrics
 from wire.messages import Completion, CompletionAnswer, PartitionResult, ResultOutcome
@@ -18,8 +17,7 @@ def registered() -> set[tuple[str, str, str]]:
     """(name, type, labels) of every metric of ours."""
     found = set()
     for collector in metrics.REGISTRY._collector_to_names:
-        assert isinstance(collector, Collector)
-        families = collector.describe()
+        families = collector.describe() if hasattr(collector, "describe") else ()
         labels = getattr(collector, "_labelnames", ())
         for family in families:
             name = family.name + ("_total" if family.type == "counter" else "")
