@@ -129,10 +129,12 @@ impl<'a> Columns<'a> {
                 Ok(map(self.bool(a, documents)?, |value| f64::from(u8::from(value))))
             }
             NumExpr::Count(set) | NumExpr::Sum(set) => {
-                let path = document_path(set, Use::Each);
                 let counted = matches!(expr, NumExpr::Count(_));
-                let totals = path.map(|path| self.totals(&path, counted, documents)).transpose()?;
-                match totals.flatten() {
+                let totals = match document_path(set, Use::Each) {
+                    Some(path) => self.totals(&path, counted, documents)?,
+                    None => self.union_totals(set, counted, documents)?,
+                };
+                match totals {
                     Some(totals) => Ok(totals),
                     None => self.interpret(documents, |one, at| one.num(expr, at)),
                 }
@@ -317,7 +319,7 @@ fn origin(start: &Start) -> Option<bool> {
 }
 
 /// The set as a path that needs no expanded document.
-fn document_path(set: &NodeSet, used: Use) -> Option<DocumentPath<'_>> {
+pub(super) fn document_path(set: &NodeSet, used: Use) -> Option<DocumentPath<'_>> {
     match set {
         NodeSet::Path(start, steps) if support::steps(steps, used) => {
             Some(DocumentPath { absolute: origin(start)?, steps })

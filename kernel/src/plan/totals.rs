@@ -2,13 +2,14 @@
 
 use crate::eval::Evaluated;
 use crate::image::{Child, ElementId};
-use crate::xpath::ir::Step;
+use crate::xpath::ir::{Axis, NodeSet, Step};
 use crate::xpath::number;
 
-use super::anchors::ValueTest;
-use super::columns::{Columns, DocumentPath};
+use super::anchors::{Split, ValueTest, split};
+use super::columns::{Columns, DocumentPath, document_path};
 use super::local::Item;
 use super::reach::Reached;
+use super::support::Use;
 
 /// Integers up to here add up to the same double in any order.
 const EXACT: f64 = 9_007_199_254_740_992.0;
@@ -57,6 +58,55 @@ impl<'a> Columns<'a> {
         Ok(exact.then_some(column))
     }
 
+    /// The totals of a union, where its paths can have no node in common.
+    pub(super) fn union_totals(
+        &self,
+        set: &'a NodeSet,
+        counted: bool,
+        documents: &[ElementId],
+    ) -> Evaluated<Option<Vec<f64>>> {
+        let Some(paths) = paths(set) else { return Ok(None) };
+        if !self.are_disjoint(&paths)? {
+            return Ok(None);
+        }
+        let mut sums = vec![0.0; documents.len()];
+        for path in &paths {
+            let Some(column) = self.totals(path, counted, documents)? else { return Ok(None) };
+            sums.iter_mut().zip(column).for_each(|(sum, total)| *sum += total);
+        }
+        let exact = sums.iter().all(|sum| sum.is_nan() || *sum < EXACT);
+        Ok(exact.then_some(sums))
+    }
+
+    /// Whether the elements that the last steps start from are others for every path. Then so are
+    /// the children or attributes that they lead to.
+    fn are_disjoint(&self, paths: &[DocumentPath<'a>]) -> Evaluated<bool> {
+        let mut owners: Vec<ElementId> = Vec::new();
+        for path in paths {
+            let Some(split @ Split::Elements(_, [before @ .., last])) = split(path.steps) else {
+                return Ok(false);
+            };
+            if !path.absolute || !matches!(last.axis, Axis::Child | Axis::Attribute) {
+                return Ok(false);
+            }
+            let mut own = Vec::new();
+            for id in self.search().hits(split, ValueTest::Present)? {
+                self.local.walk(Item::Element(id), before, &mut |item| {
+                    if let Item::Element(id) = item {
+                        own.push(id);
+                    }
+                    Ok(false)
+                })?;
+            }
+            own.sort_unstable();
+            own.dedup();
+            owners.append(&mut own);
+        }
+        self.local.budget.spend(owners.len())?;
+        owners.sort_unstable();
+        Ok(owners.is_sorted_by(|a, b| a < b))
+    }
+
     /// The total of one subtree, if it is one that adds up to the same in any order.
     fn total_below(&self, item: Item, steps: &'a [Step], counted: bool) -> Evaluated<Option<f64>> {
         let mut total = 0.0;
@@ -69,5 +119,17 @@ impl<'a> Columns<'a> {
             Ok(!exact)
         })?;
         Ok((exact && (total.is_nan() || total < EXACT)).then_some(total))
+    }
+}
+
+/// The paths that a union joins, if each is one that can be added up.
+fn paths(set: &NodeSet) -> Option<Vec<DocumentPath<'_>>> {
+    match set {
+        NodeSet::Union(a, b) => {
+            let mut paths = paths(a)?;
+            paths.extend(self::paths(b)?);
+            Some(paths)
+        }
+        _ => Some(vec![document_path(set, Use::Each)?]),
     }
 }
