@@ -55,7 +55,7 @@ class Polls:
         self.arrivals: queue.SimpleQueue[tuple[float, dict[str, Any]]] = queue.SimpleQueue()
         self._address = urlsplit(url)
         self._token = token
-        self._count = count
+        self.count = count
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._polls: list[asyncio.Task[None]] = []
@@ -72,8 +72,15 @@ class Polls:
         self._loop.close()
 
     def next_arrival(self) -> tuple[float, dict[str, Any]]:
-        """Raises queue.Empty when none comes."""
+        """Raises queue.Empty when none comes, and what ended a poll when one failed."""
+        self.check()
         return self.arrivals.get(timeout=LOST_SECONDS)
+
+    def check(self) -> None:
+        """Raises what ended a poll, if one failed."""
+        for poll in self._polls:
+            if poll.done() and (error := poll.exception()):
+                raise error
 
     async def _start(self) -> None:
         # A few at a time: this is about waiting, not about registering.
@@ -90,7 +97,7 @@ class Polls:
                 connection.worker = answer["worker"]
                 return connection
 
-        connections = await asyncio.gather(*(register(n) for n in range(self._count)))
+        connections = await asyncio.gather(*(register(n) for n in range(self.count)))
         self._polls = [asyncio.create_task(self._poll(item)) for item in connections]
 
     async def _poll(self, connection: Connection) -> None:
@@ -173,7 +180,7 @@ def measure(url: str, pid: int, polls: int, leases: int, burst: int) -> Measured
 
     milliseconds = []
     with Polls(url, token, polls) as parked:
-        wait_until(lambda: parked_polls(url) >= polls)
+        wait_until(lambda: all_parked(parked, url))
         for name in names[:leases]:
             began = make_work([name])
             milliseconds.append((parked.next_arrival()[0] - began) * 1000)
@@ -191,6 +198,11 @@ def measure(url: str, pid: int, polls: int, leases: int, burst: int) -> Measured
         burst_leases=burst,
         burst_milliseconds=round((max(arrived) - began) * 1000, 1) if burst else 0.0,
     )
+
+
+def all_parked(polls: Polls, url: str) -> bool:
+    polls.check()
+    return parked_polls(url) >= polls.count
 
 
 def thread_count(pid: int) -> int:
