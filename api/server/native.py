@@ -21,7 +21,7 @@ log = structlog.get_logger("tagmill.server")
 class Internal(TagmillError):
     """500 internal: a bug. The details go to the log under an id, and only the id to the client."""
 
-    def __init__(self, error: BaseException, request: Request) -> None:
+    def __init__(self, error: BaseException | None, request: Request) -> None:
         request_id = uuid.uuid4().hex
         path = request.path.decode("ascii", "replace")
         log.error("request failed", path=path, request_id=request_id, exc_info=error)
