@@ -18,7 +18,8 @@ TEXTS = [*VALUES, "\n  ", "x\ty", "&amp;", "&#65;", "&lt;a&gt;", "<![CDATA[c]]>"
 def document(rng: Random) -> str:
     """A well-formed document, up to some forty nodes."""
     before = _misc(rng)
-    root = _element(rng, depth=0, budget=[rng.randrange(1, 40)], declare=True)
+    declare = rng.random() < 0.5
+    root = _element(rng, depth=0, budget=[rng.randrange(1, 40)], prefixes=declare, root=True)
     return f"{before}{root}{_misc(rng)}"
 
 
@@ -26,14 +27,30 @@ def _misc(rng: Random) -> str:
     return rng.choice(["", "", "", "<!-- c -->", "<?pi d?>", "\n", "<?a?><!--a-->"])
 
 
-def _element(rng: Random, depth: int, budget: list[int], *, declare: bool = False) -> str:
+# Whole elements that many documents have in common, as the machines of one model do.
+SHARED = [
+    "<a/>",
+    "<b>1</b>",
+    '<node id="a">2</node>',
+    '<a><b a="1">ab</b>\n  <node><id>10</id></node></a>',
+    "<x-y>\n  <a/>\n  <a>1</a>\n</x-y>",
+    '<node xmlns="urn:p"><a>b</a></node>',
+]
+
+
+def _element(
+    rng: Random, depth: int, budget: list[int], *, prefixes: bool, root: bool = False
+) -> str:
     budget[0] -= 1
-    name = rng.choice(NAMES if rng.random() < 0.8 else PREFIXED)
-    attributes = dict.fromkeys(rng.sample([*NAMES, "p:a", "q:b", "xml:lang"], rng.randrange(4)), "")
+    if not root and rng.random() < 0.15:
+        return rng.choice(SHARED)
+    name = rng.choice(PREFIXED if prefixes and rng.random() < 0.2 else NAMES)
+    choices = [*NAMES, "xml:lang", *(["p:a", "q:b"] if prefixes else [])]
+    attributes = dict.fromkeys(rng.sample(choices, rng.randrange(4)), "")
     for attribute in attributes:
         value = rng.choice(VALUES) if attribute != "xml:lang" else rng.choice(["en", "en-GB", "de"])
         attributes[attribute] = value
-    if declare:
+    if root and prefixes:
         attributes |= {"xmlns:p": "urn:p", "xmlns:q": "urn:q"}
     if rng.random() < 0.05:
         attributes["xmlns"] = rng.choice(["", "urn:p", "urn:q"])
@@ -42,7 +59,7 @@ def _element(rng: Random, depth: int, budget: list[int], *, declare: bool = Fals
     while budget[0] > 0 and depth < 6 and rng.random() < 0.75:
         kind = rng.random()
         if kind < 0.55:
-            content.append(_element(rng, depth + 1, budget))
+            content.append(_element(rng, depth + 1, budget, prefixes=prefixes))
         elif kind < 0.9:
             content.append(rng.choice(TEXTS))
         else:

@@ -1,5 +1,6 @@
 //! Events of the parser to rows.
 
+use super::recall::Recall;
 use super::store::{Child, DOCUMENT, ElementId, NameId, Store};
 use crate::error::{ImageError, PutError};
 use crate::intern::StrId;
@@ -14,6 +15,9 @@ struct Frame {
 /// Collects the edges of the open elements. The document's own row is the outermost frame.
 pub struct Builder<'s> {
     store: &'s mut Store,
+    recall: &'s mut Recall,
+    /// The element closed last, if its row was there before.
+    closed: Option<ElementId>,
     edges: Vec<u32>,
     frames: Vec<Frame>,
     /// Children of the document that follow the root.
@@ -32,10 +36,12 @@ const RECENT: usize = 256;
 const INDENTS: usize = 64;
 
 impl<'s> Builder<'s> {
-    pub fn new(store: &'s mut Store) -> Self {
+    pub fn new(store: &'s mut Store, recall: &'s mut Recall) -> Self {
         let document = Frame { name: DOCUMENT, start: 0, attributes: 0 };
         Builder {
             store,
+            recall,
+            closed: None,
             edges: Vec::new(),
             frames: vec![document],
             epilog: Vec::new(),
@@ -57,8 +63,10 @@ impl<'s> Builder<'s> {
     }
 
     fn close(&mut self, frame: Frame) -> Result<ElementId, ImageError> {
-        let id =
-            self.store.intern_element(frame.name, frame.attributes, &self.edges[frame.start..])?;
+        let known = self.store.elements().len() as ElementId;
+        let edges = &self.edges[frame.start..];
+        let id = self.store.intern_element(frame.name, frame.attributes, edges)?;
+        self.closed = Some(id).filter(|&id| id < known);
         self.edges.truncate(frame.start);
         Ok(id)
     }
@@ -145,6 +153,19 @@ impl Sink for Builder<'_> {
         let id = self.close(frame)?;
         self.edges.push(Child::Element(id).pack());
         Ok(())
+    }
+
+    fn recall(&mut self, markup: &str) -> Option<usize> {
+        // A further probe's elements are put into its namespace, so equal markup is not an equal row.
+        let (id, levels) = self.recall.find(markup).filter(|_| self.probe.is_none())?;
+        self.edges.push(Child::Element(id).pack());
+        Some(levels)
+    }
+
+    fn remember(&mut self, markup: &str, levels: usize) {
+        if let Some(id) = self.closed.filter(|_| self.probe.is_none()) {
+            self.recall.insert(markup, id, levels);
+        }
     }
 
     fn text(&mut self, text: &str) -> Result<(), Self::Error> {

@@ -1,6 +1,7 @@
 //! The probes of a node to its one document.
 
 use super::builder::Builder;
+use super::recall::Recall;
 use super::store::{ElementId, Store};
 use crate::error::{DocumentRefused, PutError};
 use crate::xml;
@@ -11,13 +12,17 @@ const MAIN: &str = "lshw";
 /// Parses and interns the probes of a node. `lshw` gives the root as it is; every other probe's
 /// root becomes a child of it, with its elements that are in no namespace moved to the namespace
 /// that bears the probe's name.
-pub fn compose(store: &mut Store, probes: &[(&str, &[u8])]) -> Result<ElementId, PutError> {
+pub fn compose(
+    store: &mut Store,
+    recall: &mut Recall,
+    probes: &[(&str, &[u8])],
+) -> Result<ElementId, PutError> {
     let Some(&(_, main)) = probes.iter().find(|(name, _)| *name == MAIN) else {
         let reason = format!("a document needs the {MAIN} probe");
         let error = DocumentRefused { reason, line: 1, column: 1 };
         return Err(PutError::Document(MAIN.into(), error));
     };
-    let mut builder = Builder::new(store);
+    let mut builder = Builder::new(store, recall);
     read(&mut builder, MAIN, main)?;
     for &(name, bytes) in probes.iter().filter(|(name, _)| *name != MAIN) {
         builder.probe = Some(name.to_owned());

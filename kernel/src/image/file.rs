@@ -116,7 +116,7 @@ fn decode(bytes: &[u8]) -> Result<PartitionImage, ImageError> {
     check(&store)?;
     store.index_all_elements();
     let documents = check_roots(&store, &roots)?;
-    Ok(PartitionImage { store, roots, documents, retired: 0 })
+    Ok(PartitionImage { store, roots, documents, ..PartitionImage::default() })
 }
 
 /// Every number in range, and every child before its parent, so that nothing can loop or panic.

@@ -7,11 +7,13 @@
 mod builder;
 mod compose;
 mod file;
+mod recall;
 mod store;
 
 pub use store::{Child, DOCUMENT, Element, ElementId, Name, NameId, PairId, Store};
 
 use crate::error::{ImageError, PutError};
+use recall::Recall;
 
 /// Slots in one partition at most: a bound on what a wrong slot number can allocate.
 pub const MAX_SLOTS: u32 = 1 << 20;
@@ -24,6 +26,7 @@ const COMPACT_AFTER: usize = 256;
 #[derive(Debug, Clone, Default)]
 pub struct PartitionImage {
     store: Store,
+    recall: Recall,
     roots: Vec<ElementId>,
     documents: usize,
     /// Documents replaced or removed since the store was new.
@@ -46,7 +49,7 @@ impl PartitionImage {
                 ImageError(format!("slot {slot} is beyond the last, {}", MAX_SLOTS - 1)).into()
             );
         }
-        let document = compose::compose(&mut self.store, probes)?;
+        let document = compose::compose(&mut self.store, &mut self.recall, probes)?;
         let index = slot as usize;
         if self.roots.len() <= index {
             self.roots.resize(index + 1, EMPTY);
@@ -100,7 +103,7 @@ impl PartitionImage {
 
     /// Bytes in memory, indexes included.
     pub fn nbytes(&self) -> usize {
-        self.store.nbytes() + self.roots.capacity() * 4
+        self.store.nbytes() + self.recall.nbytes() + self.roots.capacity() * 4
     }
 
     fn compact_when_due(&mut self) -> Result<(), ImageError> {
@@ -113,6 +116,7 @@ impl PartitionImage {
             *root = store.copy_from(&self.store, *root, &mut moved)?;
         }
         self.store = store;
+        self.recall.clear();
         self.retired = 0;
         Ok(())
     }

@@ -21,6 +21,11 @@ impl<'a> Scope<'a> {
         self.declared.len()
     }
 
+    /// Whether nothing is declared.
+    pub fn is_empty(&self) -> bool {
+        self.declared.is_empty()
+    }
+
     /// Forgets what was declared since the mark.
     pub fn leave(&mut self, mark: usize) {
         while self.declared.len() > mark {

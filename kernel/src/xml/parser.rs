@@ -13,6 +13,12 @@ pub const MAX_DEPTH: usize = 256;
 /// libxml2's `XML_MAX_TEXT_LENGTH` and `XML_MAX_NAME_LENGTH`.
 const MAX_TEXT: usize = 10_000_000;
 const MAX_NAME: usize = 50_000;
+/// An element is recalled only where it cannot reach the bound of depth: it has fewer levels.
+const LOW: usize = 16;
+/// How far the end of an element is looked for.
+const WINDOW: usize = 4096;
+/// Elements with longer names are not recalled.
+const LONG_NAME: usize = 60;
 /// Up to so many attributes are compared with each other; more are hashed.
 const FEW_ATTRIBUTES: usize = 12;
 
@@ -46,6 +52,13 @@ pub trait Sink {
     fn attribute(&mut self, attribute: Attribute<'_>) -> Result<(), Self::Error>;
     /// The end of the innermost open element.
     fn end(&mut self) -> Result<(), Self::Error>;
+    /// If the sink knows an element that is written exactly so, outside of any namespace
+    /// declaration: takes it as if it had been reported, and gives the levels of elements in it.
+    fn recall(&mut self, _markup: &str) -> Option<usize> {
+        None
+    }
+    /// How the element that has just ended is written, if it may be recalled.
+    fn remember(&mut self, _markup: &str, _levels: usize) {}
     /// A whole text: never two in a row.
     fn text(&mut self, text: &str) -> Result<(), Self::Error>;
     /// A comment.
@@ -89,6 +102,10 @@ struct Raw<'a> {
 struct Open<'a> {
     name: &'a str,
     scope: usize,
+    /// Where its start tag begins.
+    start: usize,
+    /// Levels of elements inside it.
+    height: usize,
 }
 
 struct Parser<'a> {
@@ -306,6 +323,15 @@ impl<'a> Parser<'a> {
             }
             _ => {
                 self.flush(sink)?;
+                let recallable = self.scope.is_empty() && self.open.len() + LOW < MAX_DEPTH;
+                if recallable
+                    && let Some(markup) = self.whole_element()
+                    && let Some(levels) = sink.recall(markup)
+                {
+                    self.at += markup.len();
+                    self.grow(levels);
+                    return Ok(());
+                }
                 self.start_tag(sink)
             }
         }
@@ -396,7 +422,47 @@ impl<'a> Parser<'a> {
             return Err(self.refused(self.at, "Opening and ending tag mismatch").into());
         }
         self.scope.leave(open.scope);
-        sink.end()
+        sink.end()?;
+        self.ended(open.start, open.height, sink);
+        Ok(())
+    }
+
+    /// Offers an element that has ended for recall.
+    fn ended<S: Sink>(&mut self, start: usize, height: usize, sink: &mut S) {
+        if height < LOW && !self.open.is_empty() && self.scope.is_empty() {
+            sink.remember(&self.text[start..self.at], height + 1);
+        }
+        self.grow(height + 1);
+    }
+
+    /// Notes how many levels of elements a child has brought.
+    fn grow(&mut self, levels: usize) {
+        if let Some(parent) = self.open.last_mut() {
+            parent.height = parent.height.max(levels);
+        }
+    }
+
+    /// A guess at the whole element that begins here: up to the first end tag of its name.
+    fn whole_element(&self) -> Option<&'a str> {
+        let rest = self.rest();
+        let bytes = &rest.as_bytes()[..rest.len().min(WINDOW)];
+        let name = bytes[1..].iter().position(|byte| b" >/\n".contains(byte))?;
+        let tag = 1 + name + memchr::memchr(b'>', &bytes[1 + name..])?;
+        if bytes[tag - 1] == b'/' {
+            return rest.get(..=tag);
+        }
+        let mut end_tag = [0; 4 + LONG_NAME];
+        let end_tag = end_tag.get_mut(..name + 3)?;
+        end_tag[..2].copy_from_slice(b"</");
+        end_tag[2..2 + name].copy_from_slice(&bytes[1..=name]);
+        end_tag[2 + name] = b'>';
+        // A leaf's end tag is the next one; for others a search by many bytes at a time is faster.
+        let next = tag + memchr::memchr(b'<', &bytes[tag..])?;
+        let from = match bytes[next..].starts_with(end_tag) {
+            true => next,
+            false => next + memchr::memmem::find(&bytes[next..], end_tag)?,
+        };
+        rest.get(..from + end_tag.len())
     }
 
     fn start_tag<S: Sink>(&mut self, sink: &mut S) -> Result<(), S::Error> {
@@ -451,9 +517,11 @@ impl<'a> Parser<'a> {
         }
         if empty {
             self.scope.leave(scope);
-            return sink.end();
+            sink.end()?;
+            self.ended(start - 1, 0, sink);
+            return Ok(());
         }
-        self.open.push(Open { name, scope });
+        self.open.push(Open { name, scope, start: start - 1, height: 0 });
         Ok(())
     }
 
