@@ -11,7 +11,23 @@ from random import Random
 NAMES = ["a", "b", "node", "id", "x-y"]
 PREFIXED = ["p:a", "p:b", "q:a", "q:node"]
 NAMESPACES = {"p": "urn:p", "q": "urn:q", "r": "urn:p"}
-VALUES = ["", "a", "b", "ab", "1", "2", "2.5", "-1", " 1 ", "NaN", "10", "1e1", "é", "a b", "  a  b "]
+VALUES = [
+    "",
+    "a",
+    "b",
+    "ab",
+    "1",
+    "2",
+    "2.5",
+    "-1",
+    " 1 ",
+    "NaN",
+    "10",
+    "1e1",
+    "é",
+    "a b",
+    "  a  b ",
+]
 TEXTS = [*VALUES, "\n  ", "x\ty", "&amp;", "&#65;", "&lt;a&gt;", "<![CDATA[c]]>", "<![CDATA[]]>"]
 
 
@@ -81,6 +97,7 @@ AXES = [
     "preceding-sibling",
     "self",
 ]
+POSITIONS = ["position()", "last()"]
 COMPARISONS = ["=", "!=", "<", "<=", ">", ">="]
 NUMBERS = ["0", "1", "2", "3", "2.5", ".5", "10", "1 div 0", "0 div 0", "-1", "(-0)", "1e1"]
 
@@ -197,18 +214,30 @@ def _test(rng: Random) -> str:
         return rng.choice(NAMES)
     if kind < 0.75:
         return rng.choice(["p:a", "p:b", "r:a", "q:node", "p:*", "q:*"])
-    return rng.choice(["*", "*", "node()", "text()", "text()", "comment()", "processing-instruction()",
-                       "processing-instruction('pi')"])
+    return rng.choice(
+        [
+            "*",
+            "*",
+            "node()",
+            "text()",
+            "text()",
+            "comment()",
+            "processing-instruction()",
+            "processing-instruction('pi')",
+        ]
+    )
 
 
 def _predicate(rng: Random, depth: int) -> str:
     kind = rng.randrange(8)
     if kind == 0:
-        return rng.choice(["[1]", "[2]", "[last()]", "[position() < 3]", "[position() = last()]", "[last() - 1]"])
+        return rng.choice(
+            ["[1]", "[2]", "[last()]", "[position() < 3]", "[position() = last()]", "[last() - 1]"]
+        )
     if kind < 3:
         return f"[@{rng.choice(NAMES)} = {string(rng, 0)}]"
     if kind == 3:
         return f"[{rng.choice(['contains', 'starts-with'])}(., {string(rng, 0)})]"
     if kind == 4:
-        return f"[{number(rng, depth)} {rng.choice(COMPARISONS)} {rng.choice(['position()', 'last()'])}]"
+        return f"[{number(rng, depth)} {rng.choice(COMPARISONS)} {rng.choice(POSITIONS)}]"
     return f"[{expression(rng, depth)}]"

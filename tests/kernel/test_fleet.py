@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 import tagmill_kernel
-from fixtures.generate import generate
 from lxml import etree
 
+from fixtures.generate import generate
 from tests.kernel.reference import parse
 
 LINES = (Path(__file__).parent / "data" / "real-xpaths.txt").read_text().splitlines()
@@ -76,7 +76,7 @@ def test_mutated_real_expressions_agree_on_generated_documents() -> None:
         for old, new in rng.sample(
             [
                 ("//node", "//node[2]"), ("//node", "//*"), ("node[", "node[position() < 3]["),
-                ("/vendor", "/*"), ("/vendor", "//vendor"), ("//node", "/list/node"), (" = ", " != "),
+                ("/vendor", "/*"), ("/vendor", "//vendor"), ("//node", "/list/node"), ("=", "!="),
                 (" and ", " or "), ("contains", "starts-with"), ("count", "sum"), ("sum", "count"),
                 ("/size", "/size/.."), ("//node", "//node/.."), ("[@id", "[../@id"), (" > ", " < "),
                 ("//node", "//node//node"), ("/product", "/text()"), ("/capabilities", "//*"),
