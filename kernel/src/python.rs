@@ -148,14 +148,14 @@ impl PartitionImage {
         &self,
         py: Python<'py>,
         expressions: Vec<Py<Expression>>,
-        slots: Option<Vec<u8>>,
+        slots: Option<&[u8]>,
         budget_steps: u64,
     ) -> PyResult<Bound<'py, PyList>> {
         let compiled: Vec<&xpath::Expression> = expressions.iter().map(|e| &e.get().0).collect();
         let results = py.detach(|| {
             let image = self.read();
             let evaluate = |expression: &&xpath::Expression| {
-                plan::evaluate(&image, expression, slots.as_deref(), &Budget::new(budget_steps))
+                plan::evaluate(&image, expression, slots, &Budget::new(budget_steps))
             };
             compiled.iter().map(evaluate).collect::<Vec<_>>()
         });
