@@ -65,6 +65,8 @@ fn plans_agree_with_the_interpreter() {
         "//b/..",
         "//b[. = '3']/ancestor::list",
         "//a | //b",
+        "//v | //b[. = 3]",
+        "//node/size | //v",
     ];
     let uses = [
         "PATH",

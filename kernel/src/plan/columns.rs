@@ -92,18 +92,9 @@ impl<'a> Columns<'a> {
         documents: &[ElementId],
     ) -> Evaluated<Vec<bool>> {
         let mut verdicts = self.bool(a, documents)?;
-        let undecided: Vec<ElementId> = documents
-            .iter()
-            .zip(&verdicts)
-            .filter(|&(_, &verdict)| verdict == going)
-            .map(|(&document, _)| document)
-            .collect();
-        if undecided.is_empty() {
-            return Ok(verdicts);
-        }
-        let mut second = self.bool(b, &undecided)?.into_iter();
-        for verdict in verdicts.iter_mut().filter(|verdict| **verdict == going) {
-            *verdict = second.next().expect("one verdict for each undecided document");
+        let undecided = chosen(documents, &verdicts, going);
+        if !undecided.is_empty() {
+            settle(&mut verdicts, going, self.bool(b, &undecided)?);
         }
         Ok(verdicts)
     }
@@ -171,10 +162,26 @@ impl<'a> Columns<'a> {
         goal: ValueTest<'a>,
         documents: &[ElementId],
     ) -> Evaluated<Vec<bool>> {
-        let Some(path) = document_path(set, Use::Any) else {
+        let Some(paths) = document_paths(set, Use::Any) else {
             return self.interpret(documents, |one, at| one.bool(expr, at));
         };
-        let Some(split) = self.worthwhile(&path, goal, documents) else {
+        let (first, others) = paths.split_first().expect("a set has at least one path");
+        let mut verdicts = self.leads_to(first, goal, documents)?;
+        for path in others {
+            let undecided = chosen(documents, &verdicts, false);
+            settle(&mut verdicts, false, self.leads_to(path, goal, &undecided)?);
+        }
+        Ok(verdicts)
+    }
+
+    /// Whether a path leads to a node that meets the goal in each document.
+    fn leads_to(
+        &self,
+        path: &DocumentPath<'a>,
+        goal: ValueTest<'a>,
+        documents: &[ElementId],
+    ) -> Evaluated<Vec<bool>> {
+        let Some(split) = self.worthwhile(path, goal, documents) else {
             let walk = |&document: &ElementId| {
                 let start = self.start(path.absolute, document);
                 self.search().leads_to(start, path.steps, goal)
@@ -326,6 +333,30 @@ pub(super) fn document_path(set: &NodeSet, used: Use) -> Option<DocumentPath<'_>
         }
         _ => None,
     }
+}
+
+/// The paths that a union joins, or the one that a set is, if no document need be expanded.
+pub(super) fn document_paths(set: &NodeSet, used: Use) -> Option<Vec<DocumentPath<'_>>> {
+    match set {
+        NodeSet::Union(a, b) => {
+            let mut paths = document_paths(a, used)?;
+            paths.extend(document_paths(b, used)?);
+            Some(paths)
+        }
+        _ => Some(vec![document_path(set, used)?]),
+    }
+}
+
+/// The documents whose verdict is `verdict`.
+fn chosen(documents: &[ElementId], verdicts: &[bool], verdict: bool) -> Vec<ElementId> {
+    let both = documents.iter().zip(verdicts);
+    both.filter(|&(_, &found)| found == verdict).map(|(&document, _)| document).collect()
+}
+
+/// Replaces the verdicts that are `verdict`, in order.
+fn settle(verdicts: &mut [bool], verdict: bool, replacements: Vec<bool>) {
+    let open = verdicts.iter_mut().filter(|found| **found == verdict);
+    open.zip(replacements).for_each(|(found, replacement)| *found = replacement);
 }
 
 fn map<T, U>(column: Vec<T>, apply: impl Fn(T) -> U) -> Vec<U> {

@@ -32,6 +32,10 @@ struct Parts {
 impl Parts {
     fn set(&mut self, set: &NodeSet, used: Use) {
         match set {
+            NodeSet::Union(a, b) => {
+                self.set(a, used);
+                self.set(b, used);
+            }
             NodeSet::Path(_, steps) if support::steps(steps, used) => match split(steps) {
                 Some(_) => self.postings += 1,
                 None => self.walks += 1,

@@ -89,6 +89,12 @@ impl<'a> Local<'a> {
 
     /// Visits the nodes of a step's axis that pass its test.
     fn axis(&self, item: Item, step: &'a Step, visit: Visit<'_>) -> Evaluated<bool> {
+        // A name that the partition never uses leads nowhere.
+        if let Test::Name(name) = step.test
+            && self.names[name].ids().is_empty()
+        {
+            return Ok(false);
+        }
         let of_self = matches!(step.axis, Axis::SelfNode | Axis::DescendantOrSelf);
         if of_self && self.passes(item, &step.test) && visit(item)? {
             return Ok(true);

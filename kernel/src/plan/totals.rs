@@ -6,7 +6,7 @@ use crate::xpath::ir::{Axis, NodeSet, Step};
 use crate::xpath::number;
 
 use super::anchors::{Split, ValueTest, split};
-use super::columns::{Columns, DocumentPath, document_path};
+use super::columns::{Columns, DocumentPath, document_paths};
 use super::local::Item;
 use super::reach::Reached;
 use super::support::Use;
@@ -65,7 +65,7 @@ impl<'a> Columns<'a> {
         counted: bool,
         documents: &[ElementId],
     ) -> Evaluated<Option<Vec<f64>>> {
-        let Some(paths) = paths(set) else { return Ok(None) };
+        let Some(paths) = document_paths(set, Use::Each) else { return Ok(None) };
         if !self.are_disjoint(&paths)? {
             return Ok(None);
         }
@@ -119,17 +119,5 @@ impl<'a> Columns<'a> {
             Ok(!exact)
         })?;
         Ok((exact && (total.is_nan() || total < EXACT)).then_some(total))
-    }
-}
-
-/// The paths that a union joins, if each is one that can be added up.
-fn paths(set: &NodeSet) -> Option<Vec<DocumentPath<'_>>> {
-    match set {
-        NodeSet::Union(a, b) => {
-            let mut paths = paths(a)?;
-            paths.extend(self::paths(b)?);
-            Some(paths)
-        }
-        _ => Some(vec![document_path(set, Use::Each)?]),
     }
 }
