@@ -3,10 +3,14 @@
 //! Texts and CDATA sections that touch are one text, as with lxml's default parser.
 
 pub mod chars;
+mod declaration;
 mod decode;
 mod namespaces;
 mod parser;
+mod sink;
+mod tags;
 mod text;
 
 pub use decode::decode;
-pub use parser::{Attribute, MAX_DEPTH, QName, Sink, parse};
+pub use parser::{MAX_DEPTH, parse};
+pub use sink::{Attribute, QName, Sink};

@@ -1,71 +1,20 @@
 //! Markup to events.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 
-use super::chars::{find_forbidden, is_ncname, is_space, ncname_length};
-use super::namespaces::{Scope, XML_URI};
+use super::chars::{find_forbidden, is_space, ncname_length};
+use super::namespaces::Scope;
+use super::sink::Sink;
 use super::text;
 use crate::error::DocumentRefused;
 
 /// The depth at which libxml2 gives up without `huge_tree`.
 pub const MAX_DEPTH: usize = 256;
 /// libxml2's `XML_MAX_TEXT_LENGTH` and `XML_MAX_NAME_LENGTH`.
-const MAX_TEXT: usize = 10_000_000;
+pub(super) const MAX_TEXT: usize = 10_000_000;
 const MAX_NAME: usize = 50_000;
 /// An element is recalled only where it cannot reach the bound of depth: it has fewer levels.
-const LOW: usize = 16;
-/// How far the end of an element is looked for.
-const WINDOW: usize = 4096;
-/// Elements with longer names are not recalled.
-const LONG_NAME: usize = 60;
-/// Up to so many attributes are compared with each other; more are hashed.
-const FEW_ATTRIBUTES: usize = 12;
-
-/// A name with its namespace. `uri` is empty for no namespace, `prefix` for no prefix.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct QName<'a> {
-    /// The namespace name.
-    pub uri: &'a str,
-    /// The part before the colon.
-    pub prefix: &'a str,
-    /// The part after the colon.
-    pub local: &'a str,
-}
-
-/// An attribute; namespace declarations are none.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Attribute<'a> {
-    /// Its name.
-    pub name: QName<'a>,
-    /// Its value, normalised.
-    pub value: &'a str,
-}
-
-/// What the parser reports, in document order. An error of the sink ends the parse.
-pub trait Sink {
-    /// The error of the sink; a refused document becomes one too.
-    type Error: From<DocumentRefused>;
-    /// A start tag with all its attributes.
-    fn start(&mut self, name: QName<'_>) -> Result<(), Self::Error>;
-    /// An attribute of the element just started.
-    fn attribute(&mut self, attribute: Attribute<'_>) -> Result<(), Self::Error>;
-    /// The end of the innermost open element.
-    fn end(&mut self) -> Result<(), Self::Error>;
-    /// If the sink knows an element that is written exactly so, outside of any namespace
-    /// declaration: takes it as if it had been reported, and gives the levels of elements in it.
-    fn recall(&mut self, _markup: &str) -> Option<usize> {
-        None
-    }
-    /// How the element that has just ended is written, if it may be recalled.
-    fn remember(&mut self, _markup: &str, _levels: usize) {}
-    /// A whole text: never two in a row.
-    fn text(&mut self, text: &str) -> Result<(), Self::Error>;
-    /// A comment.
-    fn comment(&mut self, text: &str) -> Result<(), Self::Error>;
-    /// A processing instruction.
-    fn instruction(&mut self, target: &str, data: &str) -> Result<(), Self::Error>;
-}
+pub(super) const LOW: usize = 16;
 
 /// Parses a document into events. Line ends are normalised, white space is kept.
 pub fn parse<S: Sink>(document: &str, sink: &mut S) -> Result<(), S::Error> {
@@ -92,36 +41,36 @@ fn normalise_line_ends(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.replace("\r\n", "\n").replace('\r', "\n"))
 }
 
-struct Raw<'a> {
-    prefix: &'a str,
-    local: &'a str,
-    value: Cow<'a, str>,
-    at: usize,
+pub(super) struct Raw<'a> {
+    pub(super) prefix: &'a str,
+    pub(super) local: &'a str,
+    pub(super) value: Cow<'a, str>,
+    pub(super) at: usize,
 }
 
-struct Open<'a> {
-    name: &'a str,
-    scope: usize,
+pub(super) struct Open<'a> {
+    pub(super) name: &'a str,
+    pub(super) scope: usize,
     /// Where its start tag begins.
-    start: usize,
+    pub(super) start: usize,
     /// Levels of elements inside it.
-    height: usize,
+    pub(super) height: usize,
 }
 
-struct Parser<'a> {
-    text: &'a str,
-    at: usize,
-    scope: Scope<'a>,
-    attributes: Vec<Raw<'a>>,
-    open: Vec<Open<'a>>,
+pub(super) struct Parser<'a> {
+    pub(super) text: &'a str,
+    pub(super) at: usize,
+    pub(super) scope: Scope<'a>,
+    pub(super) attributes: Vec<Raw<'a>>,
+    pub(super) open: Vec<Open<'a>>,
     /// The text collected since the last markup that was not CDATA.
-    pending: Option<Cow<'a, str>>,
+    pub(super) pending: Option<Cow<'a, str>>,
 }
 
-type Parsed<T> = Result<T, DocumentRefused>;
+pub(super) type Parsed<T> = Result<T, DocumentRefused>;
 
 impl<'a> Parser<'a> {
-    fn refused(&self, at: usize, reason: impl Into<String>) -> DocumentRefused {
+    pub(super) fn refused(&self, at: usize, reason: impl Into<String>) -> DocumentRefused {
         let before = &self.text[..at];
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
         DocumentRefused {
@@ -131,22 +80,22 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn fail<T>(&self, reason: impl Into<String>) -> Parsed<T> {
+    pub(super) fn fail<T>(&self, reason: impl Into<String>) -> Parsed<T> {
         Err(self.refused(self.at, reason))
     }
 
     #[inline]
-    fn rest(&self) -> &'a str {
+    pub(super) fn rest(&self) -> &'a str {
         &self.text[self.at..]
     }
 
     #[inline]
-    fn peek(&self) -> Option<u8> {
+    pub(super) fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
 
     #[inline(always)]
-    fn eat(&mut self, token: &str) -> bool {
+    pub(super) fn eat(&mut self, token: &str) -> bool {
         let rest = &self.text.as_bytes()[self.at..];
         // Bytewise: tokens are short, and most differ in the first byte.
         let found =
@@ -158,7 +107,7 @@ impl<'a> Parser<'a> {
     }
 
     #[inline]
-    fn skip_space(&mut self) -> bool {
+    pub(super) fn skip_space(&mut self) -> bool {
         let start = self.at;
         while self.peek().is_some_and(is_space) {
             self.at += 1;
@@ -167,7 +116,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Everything up to `token`, which is skipped.
-    fn until(&mut self, token: &str, reason: &'static str) -> Parsed<&'a str> {
+    pub(super) fn until(&mut self, token: &str, reason: &'static str) -> Parsed<&'a str> {
         let rest = self.rest();
         let Some(found) = memchr::memmem::find(rest.as_bytes(), token.as_bytes()) else {
             return self.fail(reason);
@@ -180,7 +129,7 @@ impl<'a> Parser<'a> {
     }
 
     #[inline]
-    fn ncname(&mut self, reason: &'static str) -> Parsed<&'a str> {
+    pub(super) fn ncname(&mut self, reason: &'static str) -> Parsed<&'a str> {
         let rest = self.rest();
         let length = ncname_length(rest);
         if length == 0 || length > MAX_NAME {
@@ -191,7 +140,7 @@ impl<'a> Parser<'a> {
     }
 
     #[inline]
-    fn qname(&mut self) -> Parsed<(&'a str, &'a str)> {
+    pub(super) fn qname(&mut self) -> Parsed<(&'a str, &'a str)> {
         let first = self.ncname("invalid name")?;
         if self.peek() != Some(b':') {
             return Ok(("", first));
@@ -229,57 +178,6 @@ impl<'a> Parser<'a> {
             return Err(self.refused(self.at, "Extra content at the end of the document").into());
         }
         Ok(())
-    }
-
-    fn declaration(&mut self) -> Parsed<()> {
-        let mut stage = 0;
-        loop {
-            let spaced = self.skip_space();
-            if self.eat("?>") {
-                return if stage == 0 {
-                    self.fail("Malformed declaration expecting version")
-                } else {
-                    Ok(())
-                };
-            }
-            if !spaced {
-                return self.fail("Blank needed here");
-            }
-            let (name, next) = match (stage, self.ncname("parsing XML declaration: '?>' expected")?)
-            {
-                (0, "version") => ("version", 1),
-                (1, "encoding") => ("encoding", 2),
-                (1 | 2, "standalone") => ("standalone", 3),
-                _ => return self.fail("parsing XML declaration: '?>' expected"),
-            };
-            stage = next;
-            self.skip_space();
-            if !self.eat("=") {
-                return self.fail("expected '='");
-            }
-            self.skip_space();
-            let quote = match self.peek() {
-                Some(b'"') => "\"",
-                Some(b'\'') => "'",
-                _ => return self.fail("String not started expecting ' or \""),
-            };
-            self.at += 1;
-            let value = self.until(quote, "String not closed expecting \" or '")?;
-            let good = match name {
-                "version" => value.strip_prefix("1.").is_some_and(|minor| {
-                    !minor.is_empty() && minor.bytes().all(|byte| byte.is_ascii_digit())
-                }),
-                "encoding" => {
-                    let mut bytes = value.bytes();
-                    bytes.next().is_some_and(|byte| byte.is_ascii_alphabetic())
-                        && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
-                }
-                _ => value == "yes" || value == "no",
-            };
-            if !good {
-                return self.fail(format!("the {name} is not acceptable"));
-            }
-        }
     }
 
     /// Comments, processing instructions and white space outside of the root.
@@ -406,185 +304,5 @@ impl<'a> Parser<'a> {
         }
         let data = self.until("?>", "ParsePI: PI never end ...")?;
         sink.instruction(target, data)
-    }
-
-    fn end_tag<S: Sink>(&mut self, sink: &mut S) -> Result<(), S::Error> {
-        self.at += 2;
-        let Some(open) = self.open.pop() else {
-            return Err(self.refused(self.at, "Opening and ending tag mismatch").into());
-        };
-        if !self.eat(open.name) {
-            let reason = format!("Opening and ending tag mismatch: {}", open.name);
-            return Err(self.refused(self.at, reason).into());
-        }
-        self.skip_space();
-        if !self.eat(">") {
-            return Err(self.refused(self.at, "Opening and ending tag mismatch").into());
-        }
-        self.scope.leave(open.scope);
-        sink.end()?;
-        self.ended(open.start, open.height, sink);
-        Ok(())
-    }
-
-    /// Offers an element that has ended for recall.
-    fn ended<S: Sink>(&mut self, start: usize, height: usize, sink: &mut S) {
-        if height < LOW && !self.open.is_empty() && self.scope.is_empty() {
-            sink.remember(&self.text[start..self.at], height + 1);
-        }
-        self.grow(height + 1);
-    }
-
-    /// Notes how many levels of elements a child has brought.
-    fn grow(&mut self, levels: usize) {
-        if let Some(parent) = self.open.last_mut() {
-            parent.height = parent.height.max(levels);
-        }
-    }
-
-    /// A guess at the whole element that begins here: up to the first end tag of its name.
-    fn whole_element(&self) -> Option<&'a str> {
-        let rest = self.rest();
-        let bytes = &rest.as_bytes()[..rest.len().min(WINDOW)];
-        let name = bytes[1..].iter().position(|byte| b" >/\n".contains(byte))?;
-        let tag = 1 + name + memchr::memchr(b'>', &bytes[1 + name..])?;
-        if bytes[tag - 1] == b'/' {
-            return rest.get(..=tag);
-        }
-        let mut end_tag = [0; 4 + LONG_NAME];
-        let end_tag = end_tag.get_mut(..name + 3)?;
-        end_tag[..2].copy_from_slice(b"</");
-        end_tag[2..2 + name].copy_from_slice(&bytes[1..=name]);
-        end_tag[2 + name] = b'>';
-        // A leaf's end tag is the next one; for others a search by many bytes at a time is faster.
-        let next = tag + memchr::memchr(b'<', &bytes[tag..])?;
-        let from = match bytes[next..].starts_with(end_tag) {
-            true => next,
-            false => next + memchr::memmem::find(&bytes[next..], end_tag)?,
-        };
-        rest.get(..from + end_tag.len())
-    }
-
-    fn start_tag<S: Sink>(&mut self, sink: &mut S) -> Result<(), S::Error> {
-        if self.open.len() == MAX_DEPTH {
-            return Err(self.refused(self.at, "Excessive depth in document").into());
-        }
-        self.at += 1;
-        let start = self.at;
-        let (prefix, local) = self.qname()?;
-        let name = &self.text[start..self.at];
-        let scope = self.scope.enter();
-        self.attributes.clear();
-        let empty = self.attribute_list()?;
-        let Some(uri) = self.scope.lookup(prefix) else {
-            let reason = format!("Namespace prefix {prefix} on {local} is not defined");
-            return Err(self.refused(start, reason).into());
-        };
-        sink.start(QName { uri, prefix, local })?;
-        let mut seen = HashSet::new();
-        for (position, raw) in self.attributes.iter().enumerate() {
-            let Some(uri) =
-                (if raw.prefix.is_empty() { Some("") } else { self.scope.lookup(raw.prefix) })
-            else {
-                let reason =
-                    format!("Namespace prefix {} for {} is not defined", raw.prefix, raw.local);
-                return Err(self.refused(raw.at, reason).into());
-            };
-            let same = |other: &Raw<'_>| {
-                other.local == raw.local
-                    && (other.prefix == raw.prefix
-                        || !raw.prefix.is_empty()
-                            && !other.prefix.is_empty()
-                            && self.scope.lookup(other.prefix) == Some(uri))
-            };
-            let redefined = if self.attributes.len() <= FEW_ATTRIBUTES {
-                self.attributes[..position].iter().any(same)
-            } else {
-                !seen.insert((uri, raw.local))
-            };
-            if redefined {
-                return Err(self
-                    .refused(raw.at, format!("Attribute {} redefined", raw.local))
-                    .into());
-            }
-            if uri == XML_URI && raw.local == "id" && !is_ncname(&raw.value) {
-                return Err(self
-                    .refused(raw.at, "xml:id : attribute value is not an NCName")
-                    .into());
-            }
-            let name = QName { uri, prefix: raw.prefix, local: raw.local };
-            sink.attribute(Attribute { name, value: &raw.value })?;
-        }
-        if empty {
-            self.scope.leave(scope);
-            sink.end()?;
-            self.ended(start - 1, 0, sink);
-            return Ok(());
-        }
-        self.open.push(Open { name, scope, start: start - 1, height: 0 });
-        Ok(())
-    }
-
-    /// The rest of a start tag; true when it is an empty-element tag.
-    fn attribute_list(&mut self) -> Parsed<bool> {
-        let mark = self.scope.enter();
-        loop {
-            let spaced = self.skip_space();
-            match self.peek() {
-                Some(b'>') => {
-                    self.at += 1;
-                    return Ok(false);
-                }
-                Some(b'/') => {
-                    self.at += 1;
-                    return if self.eat(">") { Ok(true) } else { self.fail("'>' expected") };
-                }
-                _ if !spaced => return self.fail("attributes construct error"),
-                _ => {}
-            }
-            let at = self.at;
-            let (prefix, local) = self.qname()?;
-            let value = self.attribute_value()?;
-            let declares = match (prefix, local) {
-                ("", "xmlns") => Some(""),
-                ("xmlns", prefix) => Some(prefix),
-                _ => None,
-            };
-            let Some(declares) = declares else {
-                self.attributes.push(Raw { prefix, local, value, at });
-                continue;
-            };
-            let declared = self.scope.declare(declares, value, mark);
-            declared.map_err(|reason| self.refused(at, reason))?;
-        }
-    }
-
-    fn attribute_value(&mut self) -> Parsed<Cow<'a, str>> {
-        self.skip_space();
-        if !self.eat("=") {
-            return self.fail("Specification mandates value for attribute");
-        }
-        self.skip_space();
-        let quote = match self.peek() {
-            Some(quote @ (b'"' | b'\'')) => quote,
-            _ => return self.fail("AttValue: \" or ' expected"),
-        };
-        self.at += 1;
-        let rest = self.rest();
-        let Some(length) = memchr::memchr2(quote, b'<', rest.as_bytes()) else {
-            return self.fail("AttValue: ' expected");
-        };
-        if rest.as_bytes()[length] == b'<' {
-            return Err(
-                self.refused(self.at + length, "Unescaped '<' not allowed in attributes values")
-            );
-        }
-        if length > MAX_TEXT {
-            return self.fail("AttValue length too long");
-        }
-        let value = text::attribute(&rest[..length])
-            .map_err(|(at, reason)| self.refused(self.at + at, reason))?;
-        self.at += length + 1;
-        Ok(value)
     }
 }
