@@ -1,0 +1,338 @@
+"""Django's admin site: the same domain functions as the API, never a model saved past them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import QuerySet
+from django.db.models.functions import Now
+from django.http import HttpRequest
+from django.utils.html import format_html
+
+from api.staleness import stale_matches
+from tagmill.errors import TagmillError
+from tagmill.fleet import clusters
+from tagmill.fleet.models import Cluster, Node, Partition
+from tagmill.rebuilds import rebuilds, workers
+from tagmill.rebuilds.models import Rebuild, Worker, WorkerToken
+from tagmill.tags import freshness, tags
+from tagmill.tags.models import TAG_NAME, Tag
+
+if TYPE_CHECKING:
+    ModelAdmin = admin.ModelAdmin[Any]
+    ModelForm = forms.ModelForm[Tag]
+else:
+    ModelAdmin, ModelForm = admin.ModelAdmin, forms.ModelForm
+
+admin.site.site_title = admin.site.site_header = "Tagmill"
+admin.site.index_title = "Administration"
+# A fleet has far more rows than a page should show; the API has them all.
+PER_PAGE = 50
+
+
+class ReadOnly(ModelAdmin):
+    list_per_page = PER_PAGE
+    show_full_result_count = False
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+class TagForm(ModelForm):
+    name = forms.RegexField(
+        rf"\A{TAG_NAME}\Z", max_length=256, help_text="letters, digits, dashes, underscores"
+    )
+    definition = forms.CharField(
+        required=False,
+        strip=False,
+        widget=forms.Textarea(attrs={"rows": 4, "cols": 90, "spellcheck": "false"}),
+        help_text="XPath 1.0. Empty: a tag that is assigned by hand.",
+    )
+    namespaces = forms.JSONField(
+        required=False, initial=dict, help_text='URI by prefix, as {"a": "urn:example"}'
+    )
+
+    class Meta:
+        model = Tag
+        fields = ("name", "comment", "kernel_opts")
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        shown = self.instance.pending_expression or self.instance.expression
+        if shown:
+            self.initial.update(definition=shown.text, namespaces=shown.namespaces)
+
+    def clean(self) -> dict[str, Any] | None:
+        """Validates and stores at once: the domain knows what is wrong, and says so here."""
+        super().clean()
+        if self.errors:
+            return self.cleaned_data
+        fields = {
+            "comment": self.cleaned_data["comment"],
+            "kernel_opts": self.cleaned_data["kernel_opts"],
+            "definition": self.cleaned_data["definition"] or None,
+            "namespaces": self.cleaned_data["namespaces"] or {},
+        }
+        try:
+            if self.instance.pk is None:
+                by = cast(User, self.asked_by)
+                self.instance = tags.create(self.cleaned_data["name"], **fields, by=by)
+            else:
+                self._update(fields)
+        except TagmillError as error:
+            place = f" (column {error.extra['column']})" if "column" in error.extra else ""
+            field = "definition" if place else error.extra.get("field")
+            self.add_error(field if field in self.fields else None, f"{error.detail}{place}")
+        return self.cleaned_data
+
+    asked_by: Any = None
+
+    def _update(self, fields: dict[str, Any]) -> None:
+        known = {**self.initial, "definition": self.initial.get("definition")}
+        changes = {name: value for name, value in fields.items() if value != known.get(name)}
+        if "namespaces" in changes and not fields["definition"]:
+            del changes["namespaces"]
+        if self.cleaned_data["name"] != self.initial["name"]:
+            changes["name"] = self.cleaned_data["name"]
+        if changes:
+            self.instance = tags.update(self.initial["name"], **changes)
+
+    def _post_clean(self) -> None:
+        """The domain has checked and stored the instance; Django's own construction must not touch
+        it again."""
+
+    def save(self, commit: bool = True) -> Tag:
+        return self.instance
+
+    def save_m2m(self) -> None:
+        """There is nothing of the kind."""
+
+
+@admin.register(Tag)
+class TagAdmin(ModelAdmin):
+    form = TagForm
+    list_display = ("name", "state", "nodes", "stale", "published", "pending", "comment")
+    search_fields = ("name", "comment")
+    list_select_related = ("expression", "pending_expression")
+    list_per_page = PER_PAGE
+    readonly_fields = ("state", "nodes", "published", "pending", "failure")
+    actions = ("rebuild_selected",)
+
+    def get_form(self, request: HttpRequest, obj: Any = None, *args: Any, **options: Any) -> Any:
+        form = super().get_form(request, obj, *args, **options)
+        return type("TagForm", (form,), {"asked_by": request.user})
+
+    def get_fieldsets(self, request: HttpRequest, obj: Tag | None = None) -> Any:
+        shown: list[Any] = [
+            (None, {"fields": ("name", "definition", "namespaces", "comment", "kernel_opts")})
+        ]
+        if obj is not None:
+            shown.append(("Now", {"fields": self.readonly_fields}))
+        return shown
+
+    def save_model(self, request: HttpRequest, obj: Tag, form: Any, change: bool) -> None:
+        """The form has stored it."""
+
+    def delete_model(self, request: HttpRequest, obj: Tag) -> None:
+        tags.delete(obj.name)
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Tag]) -> None:
+        with transaction.atomic():
+            for name in queryset.order_by("id").values_list("name", flat=True):
+                tags.delete(name)
+
+    def get_changelist_instance(self, request: HttpRequest) -> Any:
+        """The states of all tags of the page at once. Reading the rows here fills the cache of the
+        queryset that the template reads."""
+        page: Any = super().get_changelist_instance(request)
+        statuses = freshness.status(list(page.result_list))
+        for tag in page.result_list:
+            tag.status = statuses[tag.id]
+        return page
+
+    def _status(self, tag: Any) -> freshness.TagStatus:
+        if not hasattr(tag, "status"):
+            tag.status = freshness.status([tag])[tag.id]
+        status: freshness.TagStatus = tag.status
+        return status
+
+    @admin.display
+    def state(self, tag: Tag) -> str:
+        return self._status(tag).state
+
+    @admin.display
+    def nodes(self, tag: Tag) -> int:
+        return self._status(tag).node_count
+
+    @admin.display(description="partitions to do")
+    def stale(self, tag: Tag) -> str:
+        return f"{self._status(tag).pending} of {self._status(tag).partitions}"
+
+    @admin.display
+    def failure(self, tag: Tag) -> str:
+        return self._status(tag).failure or "-"
+
+    @admin.display(description="published definition")
+    def published(self, tag: Tag) -> str:
+        return _code(tag.expression)
+
+    @admin.display(description="pending definition")
+    def pending(self, tag: Tag) -> str:
+        return _code(tag.pending_expression)
+
+    @admin.action(description="Rebuild selected tags", permissions=["change"])
+    def rebuild_selected(self, request: HttpRequest, queryset: QuerySet[Tag]) -> None:
+        names = list(queryset.values_list("name", flat=True))
+        try:
+            made = rebuilds.request(names, cast(User, request.user), "forced")
+        except TagmillError as error:
+            self.message_user(request, error.detail, messages.ERROR)
+        else:
+            self.message_user(request, f"Rebuild {made.uuid} of {len(names)} tags has begun.")
+
+
+@admin.register(Rebuild)
+class RebuildAdmin(ReadOnly):
+    list_display = ("uuid", "progress", "state", "reason", "requested_by", "requested_at")
+    list_filter = ("state", "reason")
+    list_select_related = ("requested_by",)
+    fields = (
+        "uuid", "state", "progress", "nodes_per_second", "reason", "tag_names",
+        "requested_by", "requested_at", "finished_at",
+    )  # fmt: skip
+
+    @admin.display
+    def progress(self, rebuild: Rebuild) -> str:
+        found = rebuilds.progress(rebuild)
+        percent = 100 * found.done // found.total if found.total else 100
+        return format_html(
+            '<progress max="{}" value="{}"></progress> {} %', found.total or 1,
+            found.done if found.total else 1, percent,
+        )  # fmt: skip
+
+    @admin.display(description="nodes per second")
+    def nodes_per_second(self, rebuild: Rebuild) -> str:
+        speed = rebuilds.progress(rebuild).nodes_per_second
+        return "-" if speed is None else f"{speed:,.0f}"
+
+    @admin.display(description="tags")
+    def tag_names(self, rebuild: Rebuild) -> str:
+        return ", ".join(rebuild.tags.values_list("name", flat=True)) or "-"
+
+
+@admin.register(Cluster)
+class ClusterAdmin(ModelAdmin):
+    list_display = ("name", "uuid", "created_at")
+    search_fields = ("name",)
+    fields = ("name",)
+
+    def save_model(self, request: HttpRequest, obj: Cluster, form: Any, change: bool) -> None:
+        if change:
+            clusters.rename(obj, obj.name)
+        else:
+            obj.pk = clusters.create(obj.name).pk
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """One at a time and empty: over the API."""
+        return False
+
+
+@admin.register(Partition)
+class PartitionAdmin(ReadOnly):
+    list_display = ("id", "cluster", "number", "node_count", "slots", "rev", "stale")
+    list_filter = ("cluster",)
+    list_select_related = ("cluster",)
+
+    @admin.display
+    def slots(self, partition: Partition) -> str:
+        return f"{partition.next_slot} of {partition.capacity}"
+
+    def get_changelist_instance(self, request: HttpRequest) -> Any:
+        """As for tags."""
+        page: Any = super().get_changelist_instance(request)
+        counts = stale_matches([partition.id for partition in page.result_list])
+        for partition in page.result_list:
+            partition.stale_count = counts[partition.id]
+        return page
+
+    @admin.display(description="stale matches")
+    def stale(self, partition: Any) -> int:
+        count: int = partition.stale_count
+        return count
+
+
+@admin.register(Node)
+class NodeAdmin(ReadOnly):
+    list_display = ("system_id", "hostname", "kind", "partition", "slot", "updated_at")
+    search_fields = ("=system_id", "=hostname")
+    list_select_related = ("partition",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Node]:
+        return super().get_queryset(request).filter(deleted_at=None)
+
+
+@admin.register(Worker)
+class WorkerAdmin(ReadOnly):
+    list_display = ("name", "last_heartbeat", "partitions", "evaluator", "version", "token")
+    list_select_related = ("token",)
+
+    @admin.display(description="partitions leased")
+    def partitions(self, worker: Worker) -> int:
+        return worker.leases.count()
+
+
+class WorkerTokenForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic when it runs
+    def clean(self) -> dict[str, Any] | None:
+        given = super().clean() or {}
+        if bool(given.get("clusters")) == bool(given.get("all_clusters")):
+            raise forms.ValidationError("Choose either clusters or all of them.")
+        return given
+
+
+@admin.register(WorkerToken)
+class WorkerTokenAdmin(ModelAdmin):
+    list_display = ("name", "lookup", "all_clusters", "created_at", "revoked_at")
+    form = WorkerTokenForm
+    fields = ("name", "all_clusters", "clusters", "revoked_at")
+    actions = ("revoke_selected",)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return ("revoked_at",) if obj is None else self.fields
+
+    def save_model(self, request: HttpRequest, obj: WorkerToken, form: Any, change: bool) -> None:
+        if change:
+            return
+        chosen = list(form.cleaned_data["clusters"])
+        made, token = workers.issue_token(obj.name, "all" if obj.all_clusters else chosen)
+        obj.pk, obj.lookup = made.pk, made.lookup
+        self.message_user(
+            request,
+            format_html("Copy the token now, it is not shown again: <code>{}</code>", token),
+            messages.WARNING,
+        )
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        """The domain has stored the clusters."""
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """It would take its workers along: revoke instead."""
+        return False
+
+    @admin.action(description="Revoke selected tokens", permissions=["change"])
+    def revoke_selected(self, request: HttpRequest, queryset: QuerySet[WorkerToken]) -> None:
+        count = queryset.filter(revoked_at=None).update(revoked_at=Now())
+        self.message_user(request, f"{count} tokens are revoked.")
+
+
+def _code(expression: Any) -> str:
+    return format_html("<code>{}</code>", expression.text) if expression else "-"
