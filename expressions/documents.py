@@ -1,0 +1,168 @@
+"""Documents: checked at upload, kept as text, composed for evaluation.
+
+Everything that comes from outside passes `normalise` once. What it returns is trusted afterwards:
+`compose` only repeats the refusal of entities and of the network.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lxml import etree
+
+from expressions.encoding import decode, position, refuse
+from expressions.errors import DocumentError, DocumentTooLarge
+
+MAIN_PROBE = "lshw"
+"""The probe whose root is the document's, in no namespace."""
+
+# Without `huge_tree`, libxml2 refuses deeper elements and longer text nodes or attribute values.
+_LIBXML2_DEPTH = 255
+_LIBXML2_TEXT_BYTES = 10_000_000
+
+# What may stand before the root, other than a DOCTYPE.
+_PROLOG = re.compile(r"(?:\s+|<!--.*?-->|<\?.*?\?>)*", re.DOTALL)
+_NAME = re.compile(r"<[^\s/>]+")
+
+
+@dataclass(frozen=True)
+class Limits:
+    bytes: int
+    """Of the document as it is uploaded."""
+    depth: int
+    """Of nested elements; the root is at 1."""
+
+
+def parse(data: bytes, limits: Limits) -> etree._Element:
+    """The root of a document from outside. Raises DocumentError or DocumentTooLarge.
+
+    Refused: a DOCTYPE (so there are no entities to expand and no DTD to load), any namespace
+    error, more bytes or nesting than the limits allow. Nothing is ever fetched.
+    """
+    return _parse(data, limits)[0]
+
+
+def normalise(data: bytes, limits: Limits) -> str:
+    """The text to keep: what was uploaded, without byte order mark and XML declaration.
+
+    Raises as `parse` does, with the line and column of the uploaded document.
+    """
+    return _parse(data, limits)[1]
+
+
+def compose(probes: Mapping[str, str]) -> etree._ElementTree:
+    """The one document of a node, from the normalised text of each of its probes.
+
+    `lshw` gives the root, an empty `<list/>` where a node has none. The roots of the others become
+    the root's last children, in the order of the probes' names. Those of their elements that are
+    in no namespace move to the namespace that bears the probe's name; attributes stay as they are.
+    """
+    main = probes.get(MAIN_PROBE)
+    root = etree.Element("list") if main is None else _trusted(main)
+    if len(probes) > (main is not None):
+        for probe in sorted(probes):
+            if probe != MAIN_PROBE:
+                root.append(_in_namespace(probes[probe], probe))
+    return root.getroottree()
+
+
+def compose_xml(probes: Mapping[str, str]) -> str:
+    """`compose` as text, without an XML declaration."""
+    if probes.keys() == {MAIN_PROBE}:
+        return probes[MAIN_PROBE]
+    return etree.tostring(compose(probes), encoding="unicode")
+
+
+def _parse(data: bytes, limits: Limits) -> tuple[etree._Element, str]:
+    if len(data) > limits.bytes:
+        message = f"the document has {len(data):,} bytes, more than the limit of {limits.bytes:,}"
+        raise DocumentTooLarge(message, limits.bytes)
+    text, start = decode(data)
+    prolog = _PROLOG.match(text, start)
+    end = prolog.end() if prolog else start
+    if end == len(text):
+        refuse("the document is empty: it needs a root element", text, 0)
+    if text.startswith("<!DOCTYPE", end):
+        refuse("a DOCTYPE is not accepted: remove it, with its entities", text, end)
+    body = text[start:]
+    # Blanks in place of the declaration keep the lines and columns that libxml2 tells.
+    blank = "".join("\n" if character == "\n" else " " for character in text[:start])
+    huge = limits.depth > _LIBXML2_DEPTH or limits.bytes > _LIBXML2_TEXT_BYTES
+    parser = _parser(huge)
+    try:
+        root = etree.fromstring((blank + body).encode(), parser)
+    except etree.XMLSyntaxError:
+        _check_log(parser, text, limits)
+        raise
+    # libxml2 goes on after some namespace errors, and other readers do not.
+    _check_log(parser, text, limits)
+    _check_depth(root, limits.depth)
+    return root, body
+
+
+def _parser(huge: bool) -> etree.XMLParser:
+    """A new one each time (1 us): threads that share a parser would wait for each other."""
+    return etree.XMLParser(
+        encoding="utf-8",
+        resolve_entities=False,
+        no_network=True,
+        load_dtd=False,
+        dtd_validation=False,
+        attribute_defaults=False,
+        huge_tree=huge,
+    )
+
+
+def _check_depth(root: etree._Element, limit: int) -> None:
+    depth = 0
+    events: Any = etree.iterwalk(root, events=("start", "end"), tag="*")
+    for event, element in events:
+        if event == "end":
+            depth -= 1
+            continue
+        depth += 1
+        if depth > limit:
+            raise _too_deep(limit, element.sourceline, None)
+
+
+def _too_deep(limit: int, line: int | None, column: int | None) -> DocumentError:
+    return DocumentError(f"elements are nested deeper than the limit of {limit}", line, column)
+
+
+def _check_log(parser: etree.XMLParser, text: str, limits: Limits) -> None:
+    """Raises the first error that libxml2 met."""
+    entry = next((e for e in parser.error_log if e.level >= etree.ErrorLevels.ERROR), None)
+    if entry is None:
+        return
+    # libxml2 may tell a position past the end when it runs out of text.
+    line, column = min((max(entry.line, 1), max(entry.column, 1)), position(text, len(text)))
+    message = entry.message.strip()
+    if "XML_PARSE_HUGE" in message and "depth" in message.lower():
+        raise _too_deep(limits.depth, line, column) from None
+    if "XML_PARSE_HUGE" in message or entry.type_name == "ERR_NAME_TOO_LONG":
+        message = "a name, a text or an attribute value is longer than the parser accepts"
+        raise DocumentError(message, line, column) from None
+    raise DocumentError(f"not well-formed XML: {message}", line, column) from None
+
+
+def _trusted(text: str) -> etree._Element:
+    # `huge_tree`: what upload accepted under its limits must never fail here.
+    return etree.fromstring(text.encode(), _parser(huge=True))
+
+
+def _in_namespace(text: str, probe: str) -> etree._Element:
+    """The root of a probe other than `lshw`."""
+    if "xmlns" not in text:
+        # A default namespace on the root does it in the parser, in every element.
+        prolog = _PROLOG.match(text)
+        name = _NAME.match(text, prolog.end() if prolog else 0)
+        if name:
+            text = f'{text[: name.end()]} xmlns="{probe}"{text[name.end() :]}'
+        return _trusted(text)
+    root = _trusted(text)
+    for element in list(root.iter("{}*")):
+        element.tag = f"{{{probe}}}{element.tag}"
+    return root

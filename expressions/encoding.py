@@ -1,0 +1,108 @@
+"""Bytes of an uploaded XML document to text, by XML 1.0's appendix F.
+
+A byte order mark wins over the declaration: tools that transcode a file leave its declaration as
+it was.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from typing import NoReturn
+
+from expressions.errors import DocumentError
+
+# Longest first: UTF-32's mark begins with UTF-16's.
+_MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+# How `<?` begins without a mark.
+_WIDE = ((b"<\x00?\x00", "utf-16-le"), (b"\x00<\x00?", "utf-16-be"))
+# Python also has codecs that are no character sets (zlib, idna, unicode_escape): name those that are.
+_SUPPORTED = frozenset(
+    codecs.lookup(name).name
+    for name in (
+        "utf-8 ascii cp1250 cp1251 cp1252 cp1253 cp1254 cp1255 cp1256 cp1257 cp1258 koi8-r koi8-u "
+        "gbk gb18030 big5 euc-jp euc-kr shift_jis"
+    ).split()
+) | {codecs.lookup(f"iso8859-{part}").name for part in (*range(1, 12), *range(13, 17))}
+
+_QUOTED = r"""(?:"([^"<>&]*)"|'([^'<>&]*)')"""
+_DECLARATION = re.compile(
+    rf"<\?xml\s+version\s*=\s*{_QUOTED}(?:\s+encoding\s*=\s*{_QUOTED})?"
+    rf"(?:\s+standalone\s*=\s*{_QUOTED})?\s*\?>\s*"
+)
+# A declaration is some 60 characters; more than this is none.
+_DECLARATION_MAX = 400
+
+
+def decode(data: bytes) -> tuple[str, int]:
+    """The text without its mark, and where it begins after the declaration and white space.
+
+    Raises DocumentError for an encoding that is unknown or that the bytes do not follow, and for
+    characters that no database stores.
+    """
+    text = _decode(data)
+    nul = text.find("\0")
+    if nul >= 0:
+        refuse("a NUL character is not allowed in XML: remove it", text, nul)
+    if not text.startswith("<?xml") or text[5:6] not in {" ", "\t", "\r", "\n"}:
+        return text, 0
+    declaration = _DECLARATION.match(text)
+    if declaration is None:
+        refuse('the XML declaration is malformed: write <?xml version="1.0"?>', text, 0)
+    return text, declaration.end()
+
+
+def position(text: str, offset: int) -> tuple[int, int]:
+    """Line and column, from 1."""
+    before = text[:offset]
+    return before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1
+
+
+def refuse(message: str, text: str, offset: int) -> NoReturn:
+    raise DocumentError(message, *position(text, offset))
+
+
+def _decode(data: bytes) -> str:
+    encoding = "utf-8"
+    for mark, name in _MARKS:
+        if data.startswith(mark):
+            data, encoding = data[len(mark) :], name
+            break
+    else:
+        encoding = _declared(data)
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode(encoding, "replace")
+        shown = data[error.start : error.end].hex(" ")
+        hint = "save the document as UTF-8, or declare the encoding that it has"
+        refuse(f"the bytes {shown} are not {encoding.upper()}: {hint}", before, len(before))
+
+
+def _declared(data: bytes) -> str:
+    for beginning, name in _WIDE:
+        if data.startswith(beginning):
+            return name
+    declaration = _DECLARATION.match(data[:_DECLARATION_MAX].decode("latin-1"))
+    declared = declaration and (declaration[3] or declaration[4])
+    if not declared:
+        return "utf-8"
+    try:
+        name = codecs.lookup(declared).name
+    except (LookupError, ValueError):
+        name = ""
+    if name not in _SUPPORTED:
+        # UTF-16 gets here too: bytes in which the declaration reads as ASCII are not UTF-16.
+        raise DocumentError(
+            f"the encoding {declared!r} is unknown or not what the bytes are in: save the document "
+            "as UTF-8",
+            1,
+            1,
+        )
+    return name
