@@ -22,14 +22,13 @@ _MARKS = (
 )
 # How `<?` begins without a mark.
 _WIDE = ((b"<\x00?\x00", "utf-16-le"), (b"\x00<\x00?", "utf-16-be"))
-# Python also has codecs that are no character sets (zlib, idna, unicode_escape): name those that are.
+# Python also has codecs that are no character sets (zlib, idna, unicode_escape): these are.
+_NAMES = ("utf-8", "ascii", "koi8-r", "koi8-u", "gbk", "gb18030", "big5", "euc-jp", "euc-kr")
+_WINDOWS = tuple(f"cp{page}" for page in range(1250, 1259))
+_ISO_8859 = tuple(f"iso8859-{part}" for part in (*range(1, 12), *range(13, 17)))
 _SUPPORTED = frozenset(
-    codecs.lookup(name).name
-    for name in (
-        "utf-8 ascii cp1250 cp1251 cp1252 cp1253 cp1254 cp1255 cp1256 cp1257 cp1258 koi8-r koi8-u "
-        "gbk gb18030 big5 euc-jp euc-kr shift_jis"
-    ).split()
-) | {codecs.lookup(f"iso8859-{part}").name for part in (*range(1, 12), *range(13, 17))}
+    codecs.lookup(name).name for name in (*_NAMES, "shift_jis", *_WINDOWS, *_ISO_8859)
+)
 
 _QUOTED = r"""(?:"([^"<>&]*)"|'([^'<>&]*)')"""
 _DECLARATION = re.compile(
