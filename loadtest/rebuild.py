@@ -86,7 +86,7 @@ class RebuildBench:
         loader.load(self.plan.nodes, seed=self.plan.seed, profile=self.plan.profile)
         user = User.objects.create_superuser("bench")
         self._api_token = AuthToken.objects.create(user, expiry=None)[1]
-        self._worker_token = workers.issue_token("bench", all_clusters=True)[1]
+        self._worker_token = workers.issue_token("bench", "all")[1]
         self._say("asking lxml, the reference")
         reference = self._reference()
         self._database_arms(reference)
@@ -188,7 +188,7 @@ class RebuildBench:
     def _rebuild(self, api: Api, names: Sequence[str]) -> float:
         """Seconds from the REST call to the moment after the last commit."""
         started = time.perf_counter()
-        rebuild = api.post("rebuilds/", {"tags": list(names)})["id"]
+        rebuild = api.post("rebuilds/", {"tags": list(names)})["uuid"]
         self._wait(lambda: self._state(rebuild) == "complete")
         return time.perf_counter() - started
 

@@ -24,7 +24,7 @@ from api.resources.base import Resource
 from tagmill.config import load
 from tagmill.errors import Invalid, NotFound, WorkerGone
 from tagmill.fleet.models import Cluster
-from tagmill.rebuilds import leases, workers
+from tagmill.rebuilds import completions, leases, workers
 from tagmill.rebuilds.models import Worker, WorkerToken
 from wire import messages
 
@@ -151,7 +151,7 @@ class Complete(WorkerCall):
     def post(self, request: Request) -> HttpResponse:
         completion = self.message(messages.Completion)
         checked([result.lease for result in completion.results])
-        answer = leases.complete(self.worker(completion.worker), completion)
+        answer = completions.complete(self.worker(completion.worker), completion)
         metrics.observe_completion(completion, answer)
         return wire_answer(answer)
 

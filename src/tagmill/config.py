@@ -107,6 +107,9 @@ class Config(BaseSettings):
     finished_job_hours: Annotated[int, Field(ge=0)] = 1
     """How long finished jobs stay visible in the admin."""
 
+    rebuild_days: Annotated[int, Field(ge=1)] = 30
+    """How long rebuilds that are over stay listed."""
+
     @field_validator("listen")
     @classmethod
     def _has_port(cls, value: str) -> str:

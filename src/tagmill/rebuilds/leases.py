@@ -1,1 +1,302 @@
-"""Being written."""
+"""Leases of partitions, and the jobs behind them: the only code that touches Procrastinate's queue.
+
+A partition with something to evaluate has one waiting job. Its queue name, its `lock` and its
+`queueing_lock` are all `partition:<id>`: a worker can ask for what it holds, one worker at a time
+evaluates a partition, and a thousand changes make one job. Everything here runs on Django's
+connection, in the caller's transaction where there is one.
+
+job  todo ──lease──► doing ──complete──► succeeded
+      ▲                │ give up, reap
+      └──── a new one ─┴──► aborted
+
+What makes the queue's limits harmless: a result is accepted by compare-and-set, whoever sends it; a
+job is finished only while its lease row stands; what is lost altogether, the sweep finds.
+"""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import structlog
+from asgiref.sync import async_to_sync
+from django.db import connection, transaction
+from django.db.models.functions import Now
+from procrastinate.contrib.django import app
+from procrastinate.exceptions import AlreadyEnqueued
+from procrastinate.jobs import Status
+
+from tagmill import sql
+from tagmill.config import load
+from tagmill.fleet.models import Cluster, Partition
+from tagmill.rebuilds.models import Lease, Worker
+from tagmill.tags import matches
+from tagmill.tags.models import Expression
+from wire.messages import Definition, LeaseAnswer, LeasedPartition, StaleExpression
+
+log = structlog.get_logger("tagmill.leases")
+
+TASK = "evaluate_partition"
+# Somebody may enqueue between our look and our insert; then we look again.
+ENQUEUE_ATTEMPTS = 8
+
+
+@app.task(name=TASK, queue="partitions")
+def evaluate_partition(partition: int) -> None:
+    """Never run by Procrastinate's own worker: Tagmill's workers lease it over HTTP."""
+    raise RuntimeError(f"partition {partition} is evaluated by `manage.py worker`")
+
+
+def queue(partition: int) -> str:
+    return f"partition:{partition}"
+
+
+# -- making work available -------------------------------------------------------------------------
+
+
+def defer_partitions(ids: Iterable[int], priority: int = 0) -> None:
+    """A waiting job for each partition that has none, and a notification to waiting workers.
+
+    The last thing that a transaction does: other transactions that defer wait for it from here on.
+    """
+    wanted = sorted(set(ids))
+    if not wanted:
+        return
+    for _ in range(ENQUEUE_ATTEMPTS):
+        try:
+            with transaction.atomic():
+                _enqueue(wanted, priority)
+                sql.rows(__file__, "notify_work", {"partitions": wanted})
+            return
+        except AlreadyEnqueued:
+            continue
+    # Whoever enqueued it meanwhile has notified the workers; the sweep looks after the rest.
+    log.warning("partitions left to the sweep", action="defer", partitions=len(wanted))
+
+
+def _enqueue(wanted: list[int], priority: int) -> None:
+    queues = [queue(partition) for partition in wanted]
+    waiting = {name for _, name in sql.rows(__file__, "waiting_jobs", {"queues": queues})}
+    jobs = [
+        evaluate_partition.configure(
+            queue=name, lock=name, queueing_lock=name, priority=priority
+        ).make_new_job(partition=partition)
+        for partition, name in zip(wanted, queues, strict=True)
+        if name not in waiting
+    ]
+    if jobs:
+        app.job_manager.batch_defer_jobs(jobs=jobs)
+
+
+# -- leasing ---------------------------------------------------------------------------------------
+
+
+def lease(worker: Worker, max_partitions: int, holds: Sequence[int]) -> LeaseAnswer:
+    """Up to `max_partitions` partitions with what is stale in each: those that the worker holds
+    first, and no more than its share, so that waiting workers get some. May be none."""
+    with transaction.atomic():
+        Worker.objects.filter(id=worker.id).update(last_heartbeat=Now())
+        clusters = _clusters(worker)
+        parameters = {"clusters": clusters, "holds": list(holds)}
+        candidates = sql.rows(__file__, "candidates", parameters)
+        if not candidates:
+            return LeaseAnswer([], {})
+        share = math.ceil(len(candidates) / (2 * _live_workers()))
+        jobs = _fetch(candidates, min(max_partitions, max(1, share)))
+        return _granted(worker, jobs)
+
+
+def _fetch(candidates: list[Any], wanted: int) -> dict[int, int]:
+    """{partition: job} of the jobs that this transaction now runs."""
+
+    async def fetch() -> dict[int, int]:
+        jobs: dict[int, int] = {}
+        # One queue at a time: Procrastinate itself knows no order among those it is given.
+        for name, partition in candidates:
+            if len(jobs) == wanted:
+                break
+            job = await app.job_manager.fetch_job([name], worker_id=None)  # type: ignore[arg-type]
+            if job is not None and job.id is not None:
+                jobs[partition] = job.id
+        return jobs
+
+    return async_to_sync(fetch)()
+
+
+def _granted(worker: Worker, jobs: dict[int, int]) -> LeaseAnswer:
+    stale: dict[int, list[StaleExpression]] = {}
+    for item in matches.stale(list(jobs)):
+        stale.setdefault(item.partition, []).append(StaleExpression(item.expression, item.base_rev))
+    # Somebody else's result, or a tag's deletion, has done the work already.
+    _finish([job for partition, job in jobs.items() if partition not in stale], Status.SUCCEEDED)
+    leased = [
+        _grant(worker, partition, jobs[partition.id], stale[partition.id])
+        for partition in Partition.objects.filter(id__in=list(stale)).select_related("cluster")
+    ]
+    order = {partition: place for place, partition in enumerate(jobs)}
+    leased.sort(key=lambda item: order[item.partition])
+    wanted = {item.expression for items in stale.values() for item in items}
+    definitions = {
+        str(expression.id): Definition(expression.text, expression.namespaces)
+        for expression in Expression.objects.filter(id__in=wanted)
+    }
+    return LeaseAnswer(leased, definitions)
+
+
+def _grant(
+    worker: Worker, partition: Partition, job: int, expressions: list[StaleExpression]
+) -> LeasedPartition:
+    made = uuid.uuid4()
+    Lease.objects.create(
+        uuid=made,
+        worker=worker,
+        partition=partition,
+        job_id=job,
+        rev=partition.rev,
+        deadline=Now() + timedelta(seconds=load().lease_seconds),
+    )
+    return LeasedPartition(
+        lease=str(made),
+        partition=partition.id,
+        cluster=str(partition.cluster.uuid),
+        rev=partition.rev,
+        capacity=partition.capacity,
+        expressions=expressions,
+    )
+
+
+def _clusters(worker: Worker) -> list[int] | None:
+    """None: all of them."""
+    token = worker.token
+    if token.all_clusters:
+        return None
+    return list(Cluster.objects.filter(worker_tokens=token).values_list("id", flat=True))
+
+
+def _live_workers() -> int:
+    recently = timedelta(seconds=load().lease_seconds)
+    return max(1, Worker.objects.filter(last_heartbeat__gt=Now() - recently).count())
+
+
+# -- keeping and ending ----------------------------------------------------------------------------
+
+
+def heartbeat(worker: Worker, leases: Sequence[str]) -> list[str]:
+    """Extend the worker's leases that stand; those that do not."""
+    with transaction.atomic():
+        Worker.objects.filter(id=worker.id).update(last_heartbeat=Now())
+        standing = Lease.objects.filter(worker=worker, uuid__in=leases, deadline__gt=Now())
+        kept = {
+            str(item)
+            for item in standing.order_by("uuid").select_for_update().values_list("uuid", flat=True)
+        }
+        deadline = Now() + timedelta(seconds=load().lease_seconds)
+        Lease.objects.filter(uuid__in=kept).update(deadline=deadline)
+    return [item for item in leases if str(uuid.UUID(item)) not in kept]
+
+
+def finish(worker: Worker, leases: Iterable[str]) -> dict[str, int]:
+    """End the leases of these that still stand, and their jobs with them: {lease: partition}.
+
+    In the caller's transaction, which has locked the partitions; a lease that is over stays over.
+    """
+    standing = Lease.objects.filter(worker=worker, uuid__in=set(leases))
+    rows = list(standing.order_by("partition_id").select_for_update())
+    _finish([row.job_id for row in rows], Status.SUCCEEDED)
+    Lease.objects.filter(uuid__in=[row.uuid for row in rows]).delete()
+    return {str(row.uuid): row.partition_id for row in rows}
+
+
+def give_up(worker: Worker, leases: Sequence[str], reason: str) -> None:
+    """Give leases back: their partitions can be leased again at once."""
+    with transaction.atomic():
+        rows = _release(Lease.objects.filter(worker=worker, uuid__in=leases))
+    log.info("leases given up", action="give_up", worker=worker.name, leases=rows, reason=reason)
+
+
+def reap() -> int:
+    """Take back the leases whose deadline has passed, by the database's clock; how many."""
+    with transaction.atomic():
+        count = _release(Lease.objects.filter(deadline__lte=Now()))
+    if count:
+        log.warning("leases expired", action="reap", leases=count)
+    return count
+
+
+def _release(leases: Any) -> int:
+    """End leases without a result: a new job waits in place of each."""
+    rows = list(leases.order_by("partition_id").select_for_update(skip_locked=True))
+    _finish([row.job_id for row in rows], Status.ABORTED)
+    Lease.objects.filter(uuid__in=[row.uuid for row in rows]).delete()
+    defer_partitions(row.partition_id for row in rows)
+    return len(rows)
+
+
+def _finish(jobs: Sequence[int], status: Status) -> None:
+    """Jobs that somebody has deleted or finished already are left alone."""
+    running = [row[0] for row in sql.rows(__file__, "running_jobs", {"jobs": list(jobs)})]
+
+    async def finish() -> None:
+        for job in running:
+            await app.job_manager.finish_job_by_id_async(job, status, delete_job=False)
+
+    if running:
+        async_to_sync(finish)()
+
+
+# -- housekeeping ----------------------------------------------------------------------------------
+
+
+def repair() -> int:
+    """Find what the queue forgot: stale partitions without a job, and jobs that run without a
+    lease. How many there were."""
+    with transaction.atomic():
+        orphans = [row[0] for row in sql.rows(__file__, "orphaned_jobs", {})]
+        _finish(orphans, Status.ABORTED)
+        known = {row[0] for row in sql.rows(__file__, "known_partitions", {})}
+        lost = [item for item in matches.stale_partitions() if item not in known]
+        defer_partitions(lost)
+    if orphans or lost:
+        log.warning("work found", action="sweep", orphans=len(orphans), partitions=len(lost))
+    return len(orphans) + len(lost)
+
+
+def forget_partitions(ids: Sequence[int]) -> None:
+    """Cancel the waiting jobs of partitions that are to be deleted."""
+    queues = [queue(partition) for partition in ids]
+    for job, _ in sql.rows(__file__, "waiting_jobs", {"queues": queues}):
+        app.job_manager.cancel_job_by_id(job)
+    leases = Lease.objects.filter(partition__in=ids)
+    _finish(list(leases.values_list("job_id", flat=True)), Status.ABORTED)
+    leases.delete()
+
+
+def delete_finished_jobs() -> None:
+    """Also those that a killed server left running; only maintenance jobs can be such."""
+
+    async def end_stalled() -> None:
+        for job in await app.job_manager.get_stalled_jobs():
+            if job.id is not None and job.task_name != TASK:
+                await app.job_manager.finish_job_by_id_async(job.id, Status.FAILED, delete_job=True)
+
+    async_to_sync(end_stalled)()
+    async_to_sync(app.job_manager.delete_old_jobs)(
+        nb_hours=load().finished_job_hours,
+        include_failed=True,
+        include_cancelled=True,
+        include_aborted=True,
+    )
+
+
+def job_counts() -> dict[str, int]:
+    """Jobs in the queue by status; those of maintenance are not counted."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT status::text, count(*) FROM procrastinate_jobs WHERE task_name = %s GROUP BY 1",
+            [TASK],
+        )
+        found = dict(cursor.fetchall())
+    return {status.value: int(found.get(status.value, 0)) for status in Status}

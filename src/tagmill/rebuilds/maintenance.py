@@ -1,1 +1,127 @@
-"""Being written."""
+"""Periodic tasks, run by Procrastinate inside every API server that is not told otherwise.
+
+Procrastinate starts each once an interval, however many servers there are.
+
+| task | every | what it does |
+|---|---|---|
+| reap | 5 s | takes back leases whose deadline has passed |
+| sweep | 10 s | finds work that the queue forgot, publishes what a crash left behind |
+| collect | 1 min | deletes expressions and matches that nothing refers to, forgets silent workers |
+| clean | 10 min | deletes finished jobs and old rebuilds |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+
+import structlog
+from django.db import connection, transaction
+from django.db.models.functions import Now
+from procrastinate.contrib.django import app
+
+from tagmill import sql
+from tagmill.config import load
+from tagmill.rebuilds import leases, rebuilds, workers
+from tagmill.rebuilds.models import Rebuild
+from tagmill.tags import publishing
+
+log = structlog.get_logger("tagmill.maintenance")
+
+QUEUE = "maintenance"
+RESTART_SECONDS = 2.0
+
+
+def _periodic(cron: str) -> Callable[[Callable[[], object]], Callable[[], object]]:
+    """Register the function as a periodic task; it stays callable as it is."""
+
+    def register(work: Callable[[], object]) -> Callable[[], object]:
+        @functools.wraps(work)
+        def run(timestamp: int) -> None:
+            try:
+                work()
+            finally:
+                # The thread may never run again; its connection must not stay behind.
+                connection.close()
+
+        name = work.__name__
+        # No `lock`: the job of a server that was killed would hold it for ever, and two at a time
+        # are harmless.
+        task = app.task(name=name, queue=QUEUE, queueing_lock=name)(run)
+        app.periodic(cron=cron)(task)
+        return work
+
+    return register
+
+
+@_periodic("*/5 * * * * *")
+def reap() -> int:
+    """How many leases had expired."""
+    return leases.reap()
+
+
+@_periodic("*/10 * * * * *")
+def sweep() -> None:
+    """What a crash, or a transaction that could not see another, left undone."""
+    leases.repair()
+    with transaction.atomic():
+        publishing.publish()
+        rebuilds.finish_reached()
+
+
+@_periodic("0 * * * * *")
+def collect() -> None:
+    workers.prune()
+    collect_expressions()
+
+
+@_periodic("30 */10 * * * *")
+def clean() -> None:
+    leases.delete_finished_jobs()
+    age = timedelta(days=load().rebuild_days)
+    Rebuild.objects.filter(finished_at__lt=Now() - age).delete()
+
+
+def collect_expressions() -> int:
+    """Delete expressions, with their matches, that no tag and no live preview has named for a
+    while. Those in the audit trail keep their text: it explains the trail. How many were found."""
+    hours = load().expression_hours
+    with transaction.atomic():
+        found = [row[0] for row in sql.rows(__file__, "unreferenced", {"hours": hours})]
+        if found:
+            sql.run(__file__, "collect_expressions", {"expressions": found})
+    return len(found)
+
+
+def run_forever(stop: threading.Event) -> None:
+    """Run the periodic tasks in this thread until `stop` is set, through any outage."""
+    while not stop.is_set():
+        try:
+            asyncio.run(_run(stop))
+        except Exception as error:
+            if not stop.is_set():
+                log.warning("maintenance interrupted", action="retry", error=str(error).strip())
+        stop.wait(RESTART_SECONDS)
+
+
+async def _run(stop: threading.Event) -> None:
+    async with app.with_connector(app.connector.get_worker_connector()).open_async() as running:
+        work = asyncio.create_task(
+            running.run_worker_async(
+                queues=[QUEUE],
+                name="maintenance",
+                concurrency=1,
+                install_signal_handlers=False,
+                listen_notify=False,
+                fetch_job_polling_interval=1.0,
+                delete_jobs="successful",
+            )
+        )
+        stopped = asyncio.create_task(asyncio.to_thread(stop.wait))
+        await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=False)

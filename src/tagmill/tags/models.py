@@ -1,10 +1,11 @@
 """Tags, their expressions, and the matches that say which slots an expression holds on.
 
-A match is a pure function of (expression, partition, rev): it can be lost, repeated or recomputed at
-will. It is fresh when `match.rev == partition.rev`; a missing row is stale.
+A match is a pure function of (expression, partition, rev): it can be lost, repeated or recomputed
+at will. It is fresh when `match.rev == partition.rev`; a missing row is stale.
 
 Bitmaps are `capacity / 8` bytes; slot n is bit `n % 8` (least significant first) of byte `n // 8`,
-which is what PostgreSQL's `get_bit(bytea, n)` reads and what `int.from_bytes(b, "little") >> n & 1` is.
+which is what PostgreSQL's `get_bit(bytea, n)` reads and what
+`int.from_bytes(b, "little") >> n & 1` is.
 """
 
 from __future__ import annotations
@@ -70,7 +71,8 @@ class Tag(models.Model):
 class Match(models.Model):
     """Where `expression` holds in `partition`, as of `rev`. Replaced only by a higher rev.
 
-    A forced rebuild sets `rev` to -1 and keeps `members` and, in `kept_rev`, the rev they were true at.
+    A forced rebuild sets `rev` to -1 and keeps `members` and, in `kept_rev`, the rev at which they
+    were true.
     """
 
     pk = models.CompositePrimaryKey("expression_id", "partition_id")

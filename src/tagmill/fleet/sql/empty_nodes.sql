@@ -1,0 +1,1 @@
+DELETE FROM document WHERE node_id = ANY(%(node_ids)s)

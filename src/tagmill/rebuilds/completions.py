@@ -1,0 +1,134 @@
+"""Completions: results applied, jobs finished, tags published, in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import structlog
+from django.db import transaction
+from django.db.models import F
+from django.db.models.functions import Now
+
+from tagmill.config import load
+from tagmill.errors import Invalid
+from tagmill.fleet.models import Cluster, Partition
+from tagmill.rebuilds import leases, rebuilds
+from tagmill.rebuilds.models import Worker
+from tagmill.tags import matches, publishing
+from tagmill.tags.models import Expression
+from wire import bitmap
+from wire.messages import (
+    Completion,
+    CompletionAnswer,
+    Failure,
+    MatchResult,
+    PartitionResult,
+    ResultOutcome,
+)
+
+log = structlog.get_logger("tagmill.completions")
+
+REASON_LENGTH = 1000
+
+
+def complete(worker: Worker, completion: Completion) -> CompletionAnswer:
+    """Accept the results by compare-and-set, whether or not their leases still stand.
+
+    What concerns a partition that is gone, or that the worker's token does not name, is stale.
+    Raises Invalid for a bitmap or a rev that cannot be; then nothing of the completion is applied.
+    """
+    with transaction.atomic():
+        partitions = _locked(worker, completion.results)
+        results = [
+            result
+            for number, part in enumerate(completion.results)
+            if part.partition in partitions
+            for result in _results(part, partitions[part.partition], f"results[{number}]")
+        ]
+        capacities = {partition.id: partition.capacity for partition in partitions.values()}
+        applied = matches.apply(results, capacities)
+        standing = leases.finish(worker, (part.lease for part in completion.results))
+        failed = _count_failures(completion.results, standing)
+        publishing.publish(applied.expressions)
+        rebuilds.finish_reached()
+        rebuilds.notify_progress()
+        # A partition that changed meanwhile, or an expression that failed, still waits.
+        still_stale = {item.partition for item in matches.stale(sorted(standing.values()))}
+        leases.defer_partitions(still_stale)
+    if failed:
+        log.warning("evaluations failed", action="complete", worker=worker.name, expressions=failed)
+    return CompletionAnswer([_outcome(part, applied, standing) for part in completion.results])
+
+
+def _locked(worker: Worker, results: Sequence[PartitionResult]) -> dict[int, Partition]:
+    """Those that the worker may answer for. Their locks keep revs and leases as they are."""
+    rows = Partition.objects.filter(id__in={part.partition for part in results})
+    if not worker.token.all_clusters:
+        rows = rows.filter(cluster__in=Cluster.objects.filter(worker_tokens=worker.token))
+    return {row.id: row for row in rows.order_by("id").select_for_update(no_key=True, of=("self",))}
+
+
+def _results(part: PartitionResult, partition: Partition, path: str) -> list[matches.Result]:
+    if not 0 <= part.rev <= partition.rev:
+        raise Invalid(
+            f"partition {partition.id} is at rev {partition.rev}, not {part.rev}",
+            field=f"{path}.rev",
+        )
+    # Slots that nobody has been given yet hold no node.
+    taken = (1 << partition.next_slot) - 1
+    return [
+        _result(match, part.rev, partition, taken, f"{path}.matches[{number}]")
+        for number, match in enumerate(part.matches)
+    ]
+
+
+def _result(
+    match: MatchResult, rev: int, partition: Partition, taken: int, path: str
+) -> matches.Result:
+    if (match.base_rev is None) != (match.evaluated is None):
+        raise Invalid("a delta has both base_rev and evaluated", field=path)
+    evaluated = None
+    if match.evaluated is not None:
+        evaluated = _bits(match.evaluated, partition.capacity, f"{path}.evaluated")
+    members = _bits(match.members, partition.capacity, f"{path}.members") & taken
+    return matches.Result(match.expression, partition.id, rev, members, match.base_rev, evaluated)
+
+
+def _bits(text: str, capacity: int, path: str) -> int:
+    try:
+        return bitmap.decode(text, capacity)
+    except ValueError as error:
+        raise Invalid(str(error), field=path) from None
+
+
+def _count_failures(results: Sequence[PartitionResult], standing: dict[str, int]) -> int:
+    """One attempt for each lease that stands: a late completion was reported already, or will be.
+
+    After `evaluation_attempts` the expression is failed, and is leased no more.
+    """
+    failures: list[Failure] = [
+        failure for part in results if part.lease in standing for failure in part.failures
+    ]
+    most = load().evaluation_attempts
+    for failure in sorted(failures, key=lambda item: item.expression):
+        chosen = Expression.objects.filter(id=failure.expression, failed_at=None)
+        chosen.update(attempts=F("attempts") + 1)
+        chosen.filter(attempts__gte=most).update(failed_at=Now(), failure=_readable(failure.reason))
+    return len(failures)
+
+
+def _readable(reason: str) -> str:
+    text = "".join(character if character.isprintable() else " " for character in reason)
+    return text[:REASON_LENGTH] or "no reason was given"
+
+
+def _outcome(
+    part: PartitionResult, applied: matches.Applied, standing: dict[str, int]
+) -> ResultOutcome:
+    count = sum((match.expression, part.partition) in applied.keys for match in part.matches)
+    return ResultOutcome(
+        lease=part.lease,
+        outcome="applied" if part.lease in standing else "late",
+        applied=count,
+        stale=len(part.matches) - count,
+    )

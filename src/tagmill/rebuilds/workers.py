@@ -1,0 +1,92 @@
+"""Worker tokens, and the workers that registered with them."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Literal
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+from django.db.models.functions import Now
+
+from tagmill.config import load
+from tagmill.errors import AlreadyExists, Invalid, WorkerGone
+from tagmill.fleet.models import Cluster
+from tagmill.rebuilds.models import Worker, WorkerToken
+from wire.messages import Register
+
+TOKEN = re.compile(r"tmw_([0-9a-f]{16})_([A-Za-z0-9_-]{20,100})")
+LOOKUP_BYTES = 8
+SECRET_BYTES = 32
+NAME_LENGTH = 256
+SHORT_LENGTH = {"evaluator": 32, "version": 64}
+# A worker silent for this many leases is forgotten; it registers again when it comes back.
+SILENT_LEASES = 3
+
+
+def issue_token(name: str, clusters: Sequence[Cluster] | Literal["all"]) -> tuple[WorkerToken, str]:
+    """A token for these clusters ("all": also those made later) and its plaintext, which is not
+    stored. Raises AlreadyExists, Invalid."""
+    if not name.strip() or not name.isprintable() or len(name) > NAME_LENGTH:
+        raise Invalid("a token's name is one line of text", field="name")
+    chosen = None if clusters == "all" else list(clusters)
+    if chosen == []:
+        raise Invalid("name the clusters that the token is for", field="clusters")
+    lookup, secret = secrets.token_hex(LOOKUP_BYTES), secrets.token_urlsafe(SECRET_BYTES)
+    try:
+        with transaction.atomic():
+            token = WorkerToken.objects.create(
+                name=name, lookup=lookup, secret_digest=_digest(secret), all_clusters=chosen is None
+            )
+            if chosen is not None:
+                token.clusters.set(chosen)
+    except IntegrityError:
+        raise AlreadyExists(f"there is a worker token {name!r} already", field="name") from None
+    return token, f"tmw_{lookup}_{secret}"
+
+
+def authenticate(token: str) -> WorkerToken | None:
+    """The token's row; None when it is wrong or revoked. The secret is compared in constant time,
+    and against something also when there is no such token."""
+    parts = TOKEN.fullmatch(token)
+    if parts is None:
+        return None
+    found = WorkerToken.objects.filter(lookup=parts[1], revoked_at=None).first()
+    expected = bytes(found.secret_digest) if found else b"\0" * hashlib.sha256().digest_size
+    return found if hmac.compare_digest(expected, _digest(parts[2])) else None
+
+
+def register(token: WorkerToken, said: Register) -> Worker:
+    """Raises Invalid."""
+    for field, limit in {"name": NAME_LENGTH, **SHORT_LENGTH}.items():
+        value = getattr(said, field)
+        if not value or len(value) > limit or not value.isprintable():
+            raise Invalid(f"must be 1 to {limit} printable characters", field=field)
+    return Worker.objects.create(
+        token=token, name=said.name, evaluator=said.evaluator, version=said.version
+    )
+
+
+def get(uuid: UUID, token: WorkerToken) -> Worker:
+    """The worker, if it registered with this token. Raises WorkerGone."""
+    found = Worker.objects.select_related("token").filter(uuid=uuid, token=token).first()
+    if found is None:
+        raise WorkerGone("no such worker: register again")
+    return found
+
+
+def prune() -> int:
+    """Forget workers that have been silent for long; how many. One that has a lease is kept until
+    the reaper has taken it."""
+    silence = timedelta(seconds=SILENT_LEASES * load().lease_seconds)
+    silent = Worker.objects.filter(last_heartbeat__lt=Now() - silence, leases=None)
+    return silent.delete()[0]
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode()).digest()

@@ -1,0 +1,117 @@
+"""Manual tags: nodes added and removed by hand, as bitmaps like those of matches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypedDict
+
+from django.db import transaction
+
+from tagmill.errors import AutomaticTag, Invalid, NotFound
+from tagmill.fleet.models import Node, Partition
+from tagmill.fleet.slots import HeldPartitions
+from tagmill.tags.models import Assignment, Tag
+from wire import bitmap
+
+
+class Assigned(TypedDict):
+    """How many nodes were added and removed that were not already, and the ids of no live node."""
+
+    added: int
+    removed: int
+    unknown: list[str]
+
+
+def assign(name: str, add: Sequence[str], remove: Sequence[str]) -> Assigned:
+    """Raises NotFound, AutomaticTag, and Invalid for a node that is to be added and removed."""
+    both = set(add) & set(remove)
+    if both:
+        raise Invalid(f"{min(both)!r} is both to be added and to be removed", field="remove")
+    if not Tag.objects.filter(name=name).exists():
+        raise NotFound(f"there is no tag {name!r}")
+    wanted = [*add, *remove]
+    with transaction.atomic():
+        # The partitions' locks keep their nodes from being moved or deleted meanwhile.
+        HeldPartitions(_places(wanted)[1])
+        places, partitions = _places(wanted)
+        tag = _manual(name)
+        added = removed = 0
+        for partition in Partition.objects.filter(id__in=partitions).order_by("id"):
+            to_add = bitmap.from_slots(_slots(add, places, partition.id))
+            to_remove = bitmap.from_slots(_slots(remove, places, partition.id))
+            before = _bits(tag, partition.id)
+            _write(tag, partition, (before | to_add) & ~to_remove)
+            added += (to_add & ~before).bit_count()
+            removed += (to_remove & before).bit_count()
+    unknown = sorted({system_id for system_id in wanted if system_id not in places})
+    return {"added": added, "removed": removed, "unknown": unknown}
+
+
+def clear(places: Iterable[tuple[int, int]]) -> None:
+    """Take the nodes of these (partition, slot) off every manual tag. Partitions are locked."""
+    for partition_id, slot in places:
+        for row in _holding(partition_id, slot):
+            _write(row.tag, row.partition, bitmap.from_bytes(row.members) & ~(1 << slot))
+
+
+def move(partition_id: int, slot: int, new_partition_id: int, new_slot: int) -> None:
+    """Carry the manual tags of a node over to its new slot. Both partitions are locked."""
+    for row in _holding(partition_id, slot):
+        _write(row.tag, row.partition, bitmap.from_bytes(row.members) & ~(1 << slot))
+        partition = Partition.objects.get(id=new_partition_id)
+        _write(row.tag, partition, _bits(row.tag, new_partition_id) | 1 << new_slot)
+
+
+def _manual(name: str) -> Tag:
+    """The tag, locked."""
+    tag = Tag.objects.select_for_update().filter(name=name).first()
+    if tag is None:
+        raise NotFound(f"there is no tag {name!r}")
+    if tag.expression_id or tag.pending_expression_id:
+        raise AutomaticTag(f"{name!r} has a definition, which alone says what it matches")
+    return tag
+
+
+def _places(system_ids: Sequence[str]) -> tuple[dict[str, tuple[int, int]], list[int]]:
+    """{system_id: (partition, slot)} of the live ones, and the partitions."""
+    found = Node.objects.filter(
+        system_id__in=[item for item in system_ids if "\0" not in item], deleted_at=None
+    )
+    places = {
+        system_id: (partition, slot)
+        for system_id, partition, slot in found.values_list("system_id", "partition_id", "slot")
+    }
+    return places, sorted({partition for partition, _ in places.values()})
+
+
+def _slots(
+    system_ids: Sequence[str], places: dict[str, tuple[int, int]], partition_id: int
+) -> list[int]:
+    here = (places[item] for item in system_ids if item in places)
+    return [slot for partition, slot in here if partition == partition_id]
+
+
+def _bits(tag: Tag, partition_id: int) -> int:
+    row = Assignment.objects.filter(tag=tag, partition_id=partition_id).first()
+    return bitmap.from_bytes(row.members) if row else 0
+
+
+def _write(tag: Tag, partition: Partition, bits: int) -> None:
+    members = bitmap.to_bytes(bits, partition.capacity)
+    if not Assignment.objects.filter(tag=tag, partition=partition).update(members=members):
+        Assignment.objects.create(tag=tag, partition=partition, members=members)
+
+
+def _holding(partition_id: int, slot: int) -> list[Assignment]:
+    """The rows in which the slot's bit is set, locked through their tags."""
+    rows = Assignment.objects.filter(partition_id=partition_id).select_related("tag")
+    tags = [row.tag_id for row in rows if bitmap.from_bytes(row.members) >> slot & 1]
+    if not tags:
+        return []
+    list(Tag.objects.select_for_update().filter(id__in=tags).order_by("id"))
+    again = Assignment.objects.filter(partition_id=partition_id, tag__in=tags)
+    return [
+        row
+        for row in again.select_related("tag", "partition").order_by("tag")
+        if bitmap.from_bytes(row.members) >> slot & 1
+    ]

@@ -1,0 +1,47 @@
+"""Definitions as users write them, and the immutable expressions that stand for them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+import orjson
+from psycopg.types.json import Jsonb
+
+from expressions import definition
+from expressions.errors import DefinitionError
+from tagmill import sql
+from tagmill.config import load
+from tagmill.errors import InvalidDefinition, TooLarge
+from tagmill.tags.models import Expression
+
+
+def expression_for(text: str, namespaces: Mapping[str, str]) -> Expression:
+    """The expression with this text and these namespaces: the one that is there, or a new one.
+
+    Call it in the transaction that will refer to it. Raises InvalidDefinition, with the 1-based
+    `column`, and TooLarge.
+    """
+    limit = load().definition_bytes
+    if len(text.encode()) > limit:
+        raise TooLarge(
+            f"the definition is longer than {limit} bytes (TAGMILL_DEFINITION_BYTES)",
+            limit=limit,
+            field="definition",
+        )
+    try:
+        definition.check(text, namespaces)
+    except DefinitionError as error:
+        raise InvalidDefinition(str(error), column=error.column, field="definition") from None
+    values = {
+        "text": text,
+        "namespaces": Jsonb(dict(namespaces)),
+        "digest": _digest(text, namespaces),
+    }
+    ((expression_id,),) = sql.rows(__file__, "touch_expression", values)
+    return Expression.objects.get(id=expression_id)
+
+
+def _digest(text: str, namespaces: Mapping[str, str]) -> bytes:
+    canonical = orjson.dumps([text, dict(namespaces)], option=orjson.OPT_SORT_KEYS)
+    return hashlib.sha256(canonical).digest()

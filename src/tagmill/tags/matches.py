@@ -1,0 +1,167 @@
+"""Matches: what is stale, and results applied by compare-and-set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from tagmill import sql
+from tagmill.tags.models import Expression, Tag
+from wire import bitmap
+
+
+class Stale(NamedTuple):
+    """`base_rev`: the rev of the stored match; None when there is none, or a rebuild is forced."""
+
+    partition: int
+    expression: int
+    base_rev: int | None
+
+
+@dataclass(frozen=True)
+class Result:
+    """One evaluation. Bitmaps are ints (see wire.bitmap). Full: `base_rev` and `evaluated` None."""
+
+    expression: int
+    partition: int
+    rev: int
+    members: int
+    base_rev: int | None = None
+    evaluated: int | None = None
+
+
+@dataclass
+class Applied:
+    """Which (expression, partition) took a result; of the others the stored match stays."""
+
+    keys: set[tuple[int, int]] = field(default_factory=set)
+
+    @property
+    def expressions(self) -> list[int]:
+        return sorted({expression for expression, _ in self.keys})
+
+
+class _Match(NamedTuple):
+    rev: int
+    true_at: int
+    """The rev that `members` were true at: `rev`, but for forced rebuilds."""
+    members: int
+
+
+def any_live() -> bool:
+    """Whether anything is to be evaluated at all: a tag or a live preview with an expression."""
+    return (
+        Tag.objects.filter(
+            Q(expression__isnull=False) | Q(pending_expression__isnull=False)
+        ).exists()
+        or Expression.objects.filter(preview_until__gt=Now()).exists()
+    )
+
+
+def stale(partitions: Sequence[int]) -> list[Stale]:
+    """By partition and expression."""
+    found = sql.rows(__file__, "stale", {"partitions": list(partitions)})
+    return [
+        Stale(partition, expression, rev if rev is not None and rev >= 0 else None)
+        for partition, expression, rev in found
+    ]
+
+
+def stale_partitions() -> list[int]:
+    return [row[0] for row in sql.rows(__file__, "stale_partitions", {})]
+
+
+def apply(results: Iterable[Result], capacities: dict[int, int]) -> Applied:
+    """Store what is newer than the stored match, and record what changed.
+
+    A full result applies iff the stored rev is lower; a delta iff the stored rev is its base.
+    Relies on: the caller has locked the partitions; `capacities` are theirs, in slots.
+    """
+    wanted = list(results)
+    stored = _locked(wanted)
+    known = _existing({result.expression for result in wanted})
+    new: dict[tuple[int, int], _Match] = {}
+    for result in wanted:
+        key = result.expression, result.partition
+        before = new.get(key) or stored.get(key)
+        members = _combined(before, result)
+        if members is not None and result.expression in known:
+            new[key] = _Match(result.rev, result.rev, members)
+    if new:
+        _write(new, capacities)
+        _record(stored, new, capacities)
+    return Applied(set(new))
+
+
+def _existing(expressions: set[int]) -> set[int]:
+    """Those that are not collected, kept from the collector until the transaction ends."""
+    found = sql.rows(__file__, "hold_expressions", {"expressions": sorted(expressions)})
+    return {row[0] for row in found}
+
+
+def _locked(results: list[Result]) -> dict[tuple[int, int], _Match]:
+    found = sql.rows(
+        __file__,
+        "lock_matches",
+        {
+            "partitions": sorted({result.partition for result in results}),
+            "expressions": sorted({result.expression for result in results}),
+        },
+    )
+    return {
+        (expression, partition): _Match(rev, true_at, bitmap.from_bytes(members))
+        for expression, partition, rev, true_at, members in found
+    }
+
+
+def _combined(before: _Match | None, result: Result) -> int | None:
+    """The members after the result; None when it does not apply."""
+    if result.base_rev is None or result.evaluated is None:
+        return result.members if before is None or before.rev < result.rev else None
+    if before is None or before.rev != result.base_rev or before.rev >= result.rev:
+        return None
+    return (before.members & ~result.evaluated) | (result.members & result.evaluated)
+
+
+def _write(new: dict[tuple[int, int], _Match], capacities: dict[int, int]) -> None:
+    sql.run(
+        __file__,
+        "apply_matches",
+        {
+            "expressions": [expression for expression, _ in new],
+            "partitions": [partition for _, partition in new],
+            "revs": [match.rev for match in new.values()],
+            "members": [
+                bitmap.to_bytes(match.members, capacities[partition])
+                for (_, partition), match in new.items()
+            ],
+        },
+    )
+
+
+def _record(
+    stored: dict[tuple[int, int], _Match],
+    new: dict[tuple[int, int], _Match],
+    capacities: dict[int, int],
+) -> None:
+    """One row for each match whose members changed."""
+    rows: list[tuple[Any, ...]] = []
+    for (expression, partition), match in new.items():
+        before = stored.get((expression, partition))
+        old = before.members if before else 0
+        if old == match.members:
+            continue
+        added, removed = (
+            bitmap.to_bytes(bits, capacities[partition])
+            for bits in (match.members & ~old, old & ~match.members)
+        )
+        from_rev = before.true_at if before else None
+        rows.append((expression, partition, from_rev, match.rev, added, removed))
+    if rows:
+        names = ("expressions", "partitions", "from_revs", "to_revs", "added", "removed")
+        columns = (list(column) for column in zip(*rows, strict=True))
+        sql.run(__file__, "record_changes", dict(zip(names, columns, strict=True)))

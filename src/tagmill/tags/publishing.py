@@ -1,0 +1,28 @@
+"""Publishing: a tag keeps its published expression until the pending one is evaluated everywhere,
+then flips in one transaction. Readers see the old set or the new one, never a mixture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tagmill import sql
+from tagmill.tags.models import Assignment, Tag
+
+
+def publish(expressions: Sequence[int] | None = None) -> list[int]:
+    """Flip the tags whose pending expression (one of these; None: any) is complete; their ids.
+
+    Call it in the transaction that applied the last results.
+    """
+    waiting = Tag.objects.filter(pending_expression__isnull=False)
+    if expressions is not None:
+        waiting = waiting.filter(pending_expression__in=expressions)
+    locked = list(waiting.order_by("id").select_for_update().values_list("id", flat=True))
+    if not locked:
+        return []
+    complete = [row[0] for row in sql.rows(__file__, "complete_tags", {"tags": locked})]
+    if complete:
+        # A manual tag that became automatic was assigned by hand until now.
+        Assignment.objects.filter(tag__in=complete).delete()
+        sql.run(__file__, "flip_tags", {"tags": complete})
+    return complete

@@ -1,0 +1,19 @@
+-- What waits for evaluation in the partitions given: (partition, expression, the stored rev or null).
+-- Relies on: a missing match is stale; an expression counts while a tag or a live preview names it and
+-- it has not failed.
+WITH live AS (
+    SELECT e.id
+    FROM expression e
+    WHERE e.failed_at IS NULL
+      AND (
+          EXISTS (SELECT FROM tag t WHERE t.expression_id = e.id)
+          OR EXISTS (SELECT FROM tag t WHERE t.pending_expression_id = e.id)
+          OR e.preview_until > now()
+      )
+)
+SELECT p.id, live.id, m.rev
+FROM partition p
+CROSS JOIN live
+LEFT JOIN match m ON m.expression_id = live.id AND m.partition_id = p.id
+WHERE p.id = ANY(%(partitions)s) AND m.rev IS DISTINCT FROM p.rev
+ORDER BY p.id, live.id

@@ -1,0 +1,143 @@
+"""Tags: made, changed and deleted by people."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import IntegrityError, transaction
+from django.db.models.functions import Now
+
+from tagmill.errors import AlreadyExists, Invalid, NotFound
+from tagmill.rebuilds import rebuilds
+from tagmill.rebuilds.models import Rebuild
+from tagmill.tags.definitions import expression_for
+from tagmill.tags.models import TAG_NAME, Expression, Tag
+
+CHANGEABLE = frozenset({"name", "comment", "kernel_opts", "definition", "namespaces"})
+
+
+def create(
+    name: str,
+    *,
+    definition: str | None = None,
+    namespaces: dict[str, str] | None = None,
+    comment: str = "",
+    kernel_opts: str = "",
+    by: User | None = None,
+) -> Tag:
+    """A tag whose definition is published once it is evaluated everywhere; without one, a tag that
+    is assigned by hand. Raises AlreadyExists, Invalid, InvalidDefinition, TooLarge."""
+    _check_name(name)
+    with transaction.atomic():
+        if definition:
+            pending = expression_for(definition, namespaces or {})
+        elif namespaces:
+            raise Invalid("a manual tag has no namespaces", field="namespaces")
+        else:
+            pending = None
+        tag = _insert(
+            Tag(name=name, comment=comment, kernel_opts=kernel_opts, pending_expression=pending)
+        )
+        if pending is not None:
+            rebuilds.begin([tag.id], Rebuild.Reason.CREATED, by)
+        return Tag.objects.get(id=tag.id)
+
+
+def update(name: str, by: User | None = None, **changes: Any) -> Tag:
+    """`changes`: name, comment, kernel_opts, definition, namespaces. A new definition is pending
+    until it is evaluated everywhere; the published one again drops what is pending.
+
+    Raises NotFound, AlreadyExists, Invalid, InvalidDefinition, TooLarge.
+    """
+    unknown = changes.keys() - CHANGEABLE
+    if unknown:
+        raise Invalid(f"unknown field {min(unknown)!r}", field=min(unknown))
+    with transaction.atomic():
+        # Without its tag's lock an expression may be published while it is replaced.
+        new = _new_expression(_named(name), changes)
+        tag = Tag.objects.select_for_update().filter(name=name).first()
+        if tag is None:
+            raise NotFound(f"there is no tag {name!r}")
+        _describe(tag, changes)
+        if new is not None:
+            _define(tag, new, by)
+        return Tag.objects.select_related("expression", "pending_expression").get(id=tag.id)
+
+
+def delete(name: str) -> None:
+    """Raises NotFound."""
+    with transaction.atomic():
+        tag = Tag.objects.select_for_update().filter(name=name).first()
+        if tag is None:
+            raise NotFound(f"there is no tag {name!r}")
+        tag.delete()
+        rebuilds.finish_reached()
+
+
+def _named(name: str) -> Tag:
+    tag = Tag.objects.select_related("expression", "pending_expression").filter(name=name).first()
+    if tag is None:
+        raise NotFound(f"there is no tag {name!r}")
+    return tag
+
+
+def _new_expression(tag: Tag, changes: dict[str, Any]) -> Expression | None:
+    """The expression that the changes ask for; None when they do not concern it."""
+    if not changes.keys() & {"definition", "namespaces"}:
+        return None
+    current = tag.pending_expression or tag.expression
+    text = changes.get("definition", current.text if current else None)
+    namespaces = changes.get("namespaces", current.namespaces if current else {})
+    if text:
+        return expression_for(text, namespaces)
+    if current is not None:
+        raise Invalid(
+            "an automatic tag keeps a definition: delete it and make a manual tag instead",
+            field="definition",
+        )
+    if namespaces:
+        raise Invalid("a manual tag has no namespaces", field="namespaces")
+    return None
+
+
+def _describe(tag: Tag, changes: dict[str, Any]) -> None:
+    fields = {key: changes[key] for key in ("name", "comment", "kernel_opts") if key in changes}
+    if "name" in fields:
+        _check_name(fields["name"])
+    try:
+        with transaction.atomic():
+            Tag.objects.filter(id=tag.id).update(**fields, updated_at=Now())
+    except IntegrityError:
+        raise _taken(fields["name"]) from None
+
+
+def _define(tag: Tag, new: Expression, by: User | None) -> None:
+    if new.id == tag.pending_expression_id:
+        return
+    rebuilds.supersede(tag.id)
+    is_published = new.id == tag.expression_id
+    Tag.objects.filter(id=tag.id).update(pending_expression=None if is_published else new)
+    if not is_published:
+        rebuilds.begin([tag.id], Rebuild.Reason.DEFINITION, by)
+
+
+def _insert(tag: Tag) -> Tag:
+    try:
+        with transaction.atomic():
+            tag.save(force_insert=True)
+    except IntegrityError:
+        raise _taken(tag.name) from None
+    return tag
+
+
+def _check_name(name: str) -> None:
+    if not re.fullmatch(TAG_NAME, name):
+        raise Invalid(
+            "a tag's name is 1 to 256 letters, digits, dashes or underscores", field="name"
+        )
+
+
+def _taken(name: str) -> AlreadyExists:
+    return AlreadyExists(f"there is a tag {name!r} already", field="name")
