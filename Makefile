@@ -23,7 +23,7 @@ lint: $(VENV)/development ## ruff, mypy --strict, the table of layers
 	@$(RUN) -m ruff check .
 	@$(RUN) -m ruff format --check .
 	@$(RUN) -m mypy
-	@$(VENV)/bin/lint-imports
+	@PYTHONPATH=src:. $(VENV)/bin/lint-imports
 
 format: $(VENV)/development ## Format the code
 	@$(RUN) -m ruff format .

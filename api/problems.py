@@ -134,8 +134,8 @@ def _of_framework(error: exceptions.APIException) -> ProblemResponse:
     answer = ProblemResponse(error.status_code, code, detail, **extra)
     if header := getattr(error, "auth_header", None):
         answer["WWW-Authenticate"] = header
-    if isinstance(error, exceptions.Throttled) and error.wait is not None:
-        answer["Retry-After"] = str(int(error.wait) + 1)
+    if seconds := extra.get("retry_after"):
+        answer["Retry-After"] = str(seconds)
     return answer
 
 
@@ -159,7 +159,8 @@ def _framework_code(error: exceptions.APIException) -> tuple[str, str, dict[str,
         case exceptions.UnsupportedMediaType():
             return "unsupported_media_type", f"{detail} /api/docs/ says what to send.", {}
         case exceptions.Throttled():
-            seconds = None if error.wait is None else int(error.wait) + 1
+            wait: float | None = getattr(error, "wait", None)
+            seconds = None if wait is None else int(wait) + 1
             return "throttled", f"too many attempts: wait {seconds} s", {"retry_after": seconds}
         case exceptions.ParseError():
             return "malformed_body", detail, {}

@@ -11,7 +11,7 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import psycopg
@@ -88,11 +88,11 @@ def _start(binaries: Path, directory: Path) -> str:
 
 
 def _control(binaries: Path, directory: Path, *arguments: str) -> None:
-    log = ["-l", directory / "log"]
-    _run([binaries / "pg_ctl", "-D", directory / "data", "-s", *log, *arguments])
+    command: list[str | Path] = [binaries / "pg_ctl", "-D", directory / "data", "-s", "-l", directory / "log"]
+    _run([*command, *arguments])
 
 
-def _run(command: list[str | Path]) -> None:
+def _run(command: Sequence[str | Path]) -> None:
     subprocess.run(  # noqa: S603 - the binaries found above, and no input of a user's
         [str(part) for part in command],
         check=True,

@@ -163,7 +163,7 @@ def measure(url: str, pid: int, polls: int, leases: int, burst: int) -> Measured
     raise_file_limit()
     run = uuid.uuid4().hex[:8]
     _, token = workers.issue_token(f"polls-{run}", "all")
-    tags.create(f"polls-{run}", "//node", {}, "", "", None)
+    tags.create(f"polls-{run}", definition="//node")
     names = [f"polls-{run}-{number}" for number in range(leases + burst)]
     for name in names:
         clusters.create(name)

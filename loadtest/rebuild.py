@@ -22,6 +22,7 @@ from rich.console import Console
 from expressions import definition, evaluation
 from expressions import documents as composed
 from fixtures import loader
+from fixtures.generate import ProfileName
 from fixtures.tags import SAMPLE_TAGS
 from loadtest import documents, processes
 from loadtest.http import Api
@@ -64,7 +65,7 @@ class Arm:
 @dataclass(frozen=True)
 class Plan:
     nodes: int
-    profile: str
+    profile: ProfileName
     seed: int
     repetitions: int
     log: Path

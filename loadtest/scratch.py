@@ -39,4 +39,4 @@ def scratch_database() -> Iterator[str]:
 
 def _administer(url: str, statement: str, name: str) -> None:
     with psycopg.connect(url, autocommit=True) as administrator:
-        administrator.execute(sql.SQL(statement).format(sql.Identifier(name)))  # type: ignore[arg-type]
+        administrator.execute(sql.SQL(statement).format(sql.Identifier(name)))

@@ -76,4 +76,4 @@ class XpathExists:
         self._connection.close()
 
     def _execute(self, statement: str) -> None:
-        self._connection.execute(statement)  # type: ignore[arg-type]
+        self._connection.execute(statement)

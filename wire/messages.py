@@ -180,7 +180,7 @@ def build(kind: type[T], value: Any, path: str = "") -> T:
     """A dataclass from a decoded JSON value. Raises WireError."""
     if not isinstance(value, dict):
         raise WireError(path, "must be an object")
-    required, hints = _schema(kind)
+    required, hints = _schema(kind)  # type: ignore[arg-type]  # a class is hashable
     unknown = value.keys() - hints.keys()
     if unknown:
         raise WireError(path, f"unknown field {sorted(unknown)[0]!r}")

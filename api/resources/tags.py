@@ -30,9 +30,7 @@ MOST_NAMESPACES = 32
 
 
 class TagFields(Strict):
-    name = serializers.RegexField(
-        rf"\A{TAG_NAME}\Z", max_length=256, trim_whitespace=False
-    )
+    name = serializers.RegexField(rf"\A{TAG_NAME}\Z", max_length=256, trim_whitespace=False)
     comment = serializers.CharField(required=False, allow_blank=True, max_length=10_000)
     kernel_opts = serializers.CharField(required=False, allow_blank=True, max_length=4096)
     definition = serializers.CharField(

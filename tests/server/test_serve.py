@@ -16,6 +16,7 @@ from knox.models import AuthToken
 
 from loadtest.polls import parked_polls, wait_until
 from loadtest.stack import Stack
+from tagmill.fleet import clusters
 from tagmill.fleet.models import Node
 from tagmill.rebuilds import workers
 from tests.server.conftest import serve
@@ -108,8 +109,9 @@ def test_an_import_larger_than_any_request_is_streamed(stack: Stack) -> None:
             xml = f"<node id='{number}'>{'x' * 16_000}</node>"
             yield json.dumps({"system_id": f"n{number}", "probes": {"lshw": xml}}).encode() + b"\n"
 
+    clusters.create("north")
     header = token_of("operator")
-    created, _ = call(
+    created, answer = call(
         stack,
         "POST",
         "/api/v1/nodes/import",
@@ -118,6 +120,7 @@ def test_an_import_larger_than_any_request_is_streamed(stack: Stack) -> None:
         Transfer_Encoding="chunked",
     )
     assert created.status == 200
+    assert json.loads(answer.splitlines()[-1])["summary"]["created"] == lines
     assert Node.objects.count() == lines
 
 

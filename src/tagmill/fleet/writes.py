@@ -33,7 +33,8 @@ class Stored:
         """From a row of live_nodes.sql."""
         *columns, probes, digests = row
         by_probe = dict(zip(probes, map(bytes, digests), strict=True))
-        return cls(*columns, digests=by_probe)
+        fields = (*columns, by_probe)
+        return cls(*fields)
 
     def differs_from(self, checked: CheckedUpload) -> bool:
         upload = checked.upload

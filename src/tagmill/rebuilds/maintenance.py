@@ -17,11 +17,13 @@ import functools
 import threading
 from collections.abc import Callable
 from datetime import timedelta
+from typing import cast
 
 import structlog
 from django.db import connection, transaction
 from django.db.models.functions import Now
 from procrastinate.contrib.django import app
+from procrastinate.contrib.django.django_connector import DjangoConnector
 
 from tagmill import sql
 from tagmill.config import load
@@ -108,7 +110,9 @@ def run_forever(stop: threading.Event) -> None:
 
 
 async def _run(stop: threading.Event) -> None:
-    async with app.with_connector(app.connector.get_worker_connector()).open_async() as running:
+    # Django's connections are for threads; Procrastinate's worker has its own, asynchronous.
+    connector = cast(DjangoConnector, app.connector).get_worker_connector()
+    async with app.with_connector(connector).open_async() as running:
         work = asyncio.create_task(
             running.run_worker_async(
                 queues=[QUEUE],
