@@ -129,6 +129,8 @@ def _unreadable(text: str, position: int) -> DefinitionError:
         return DefinitionError("! is not an operator: write != or not(...)", column)
     if character == "&":
         return DefinitionError("& is not an operator: write and", column)
+    if character == ":":
+        return DefinitionError("a colon joins a prefix and a name: write prefix:name", column)
     return DefinitionError(
         f"the character {character!r} has no meaning in XPath: remove it", column
     )

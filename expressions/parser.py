@@ -32,6 +32,10 @@ MAX_NESTING = 32
 """Of parentheses, predicates and arguments. People's definitions nest to 5; a level
 takes this parser, and whoever walks the tree, some ten Python frames of the thousand there are."""
 
+MAX_TOKENS = 8_192
+"""libxml2 nests an operation for every step, predicate and operator in a row, each of two tokens or
+more, and stops at 5,000."""
+
 _AXES: dict[str, Axis] = {axis: axis for axis in get_args(Axis)}
 _UNION = PRECEDENCE["|"]
 _PRIMARY = frozenset({Kind.STRING, Kind.NUMBER, Kind.FUNCTION})
@@ -47,6 +51,9 @@ def parse(text: str) -> Expression:
 class _Parser:
     def __init__(self, text: str) -> None:
         self._tokens = tokens(text)
+        if len(self._tokens) > MAX_TOKENS:
+            message = f"more than {MAX_TOKENS:,} names and signs: split it into several tags"
+            self._refuse(message, self._tokens[MAX_TOKENS - 1])
         self._at = 0
         self._nesting = 0
         self._predicates = 0
@@ -196,8 +203,8 @@ class _Parser:
             return self._tested(token, "child", "")
         axis = _AXES.get(token.text)
         if axis is None:
-            hint = checks.suggest(token.text, _AXES)
-            self._refuse(f"unknown axis {token.text}::{hint}")
+            hint = checks.suggest(token.text, _AXES) or ": the axes are " + ", ".join(_AXES)
+            self._refuse(f"unknown axis {token.text}{hint}")
         self._take()
         self._take()  # ::, or it would be no axis
         return self._tested(token, axis, "::")
