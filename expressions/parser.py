@@ -107,20 +107,20 @@ class _Parser:
     def _expression(self) -> Expression:
         """Everything but `|`, which belongs to the operands."""
         self._nest(1)
-        operands = [self._unary()]
-        operators: list[Operator] = []
+        chain = _Chain()
         while True:
+            start = self._peek.start
+            operand = self._unary()
+            chain.add(operand, start, self._end)
             token = self._peek
             precedence = PRECEDENCE[token.text] if token.kind is Kind.OPERATOR else 0
-            while operators and PRECEDENCE[operators[-1].symbol] > precedence:
-                _reduce(operands, operators)
+            chain.join_above(precedence)
             if not precedence:
                 break
             self._take()
-            operators.append(Operator(token.start, token.end, token.text))
-            operands.append(self._unary())
+            chain.operators.append(Operator(token.start, token.end, token.text))
         self._nest(-1)
-        return operands[0]
+        return chain.operands[0]
 
     def _unary(self) -> Expression:
         start, signs = self._peek.start, 0
@@ -128,20 +128,24 @@ class _Parser:
             self._take()
             signs += 1
         operand = self._union()
-        return Negation(start, operand.end, signs, operand) if signs else operand
+        return Negation(start, self._end, signs, operand) if signs else operand
 
     def _union(self) -> Expression:
-        operands = [self._path()]
-        operators: list[Operator] = []
-        while self._peek.kind is Kind.OPERATOR and self._peek.text == "|":
-            checks.require_nodes(operands[-1], "| joins node-sets")
-            token = self._take()
-            operators.append(Operator(token.start, token.end, token.text))
-            operands.append(self._path())
-        if operators:
-            checks.require_nodes(operands[-1], "| joins node-sets")
-            _reduce(operands, operators)
-        return operands[0]
+        chain = _Chain()
+        while True:
+            start = self._peek.start
+            operand = self._path()
+            chain.add(operand, start, self._end)
+            token = self._peek
+            more = token.kind is Kind.OPERATOR and token.text == "|"
+            if more or chain.operators:
+                checks.require_nodes(operand, "| joins node-sets")
+            if not more:
+                break
+            self._take()
+            chain.operators.append(Operator(token.start, token.end, token.text))
+        chain.join_above(0)
+        return chain.operands[0]
 
     def _nest(self, levels: int) -> None:
         self._nesting += levels
@@ -287,14 +291,30 @@ class _Parser:
         return Call(name.start, self._end, name.text, tuple(arguments), signature)
 
 
-def _reduce(operands: list[Expression], operators: list[Operator]) -> None:
-    """Joins the operators of one precedence at the end with their operands."""
-    precedence = PRECEDENCE[operators[-1].symbol]
-    count = 1
-    while count < len(operators) and PRECEDENCE[operators[-count - 1].symbol] == precedence:
-        count += 1
-    joined = operands[-count - 1 :]
-    operands[-count - 1 :] = [
-        Operation(joined[0].start, joined[-1].end, tuple(operators[-count:]), tuple(joined))
-    ]
-    del operators[-count:]
+class _Chain:
+    """Operands and the operators between them, those that bind tighter already joined."""
+
+    def __init__(self) -> None:
+        self.operands: list[Expression] = []
+        self.operators: list[Operator] = []
+        # Of the operands with their parentheses.
+        self._spans: list[tuple[int, int]] = []
+
+    def add(self, operand: Expression, start: int, end: int) -> None:
+        self.operands.append(operand)
+        self._spans.append((start, end))
+
+    def join_above(self, precedence: int) -> None:
+        """Joins what binds tighter than an operator of this precedence, which comes next."""
+        while self.operators and PRECEDENCE[self.operators[-1].symbol] > precedence:
+            self._join(PRECEDENCE[self.operators[-1].symbol])
+
+    def _join(self, precedence: int) -> None:
+        """Joins the operators of one precedence at the end with their operands."""
+        first = len(self.operators) - 1
+        while first and PRECEDENCE[self.operators[first - 1].symbol] == precedence:
+            first -= 1
+        span = self._spans[first][0], self._spans[-1][1]
+        operators, operands = self.operators[first:], self.operands[first:]
+        del self.operators[first:], self.operands[first:], self._spans[first:]
+        self.add(Operation(*span, tuple(operators), tuple(operands)), *span)

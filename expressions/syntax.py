@@ -1,7 +1,7 @@
 """The syntax tree of an XPath 1.0 expression.
 
 Every part knows its span [start, end) in characters of the definition's text, from 0; a column is
-`start + 1`. Parentheses leave no part: a span may be wider than its parts, never narrower. An
+`start + 1`. Parentheses leave no part of their own: they lie in the span of the part around. An
 expression's static type follows from its form, as there are no variables.
 """
 

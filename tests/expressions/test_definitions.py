@@ -254,6 +254,13 @@ def test_every_part_lies_inside_its_parent_and_after_its_sibling(text: str) -> N
     walk(ast)
 
 
+def test_a_span_has_the_parentheses_of_its_parts() -> None:
+    text = " ( 1 + 2 ) * - ( 3 ) "
+    ast = check(text).ast
+    assert text[ast.start : ast.end] == "( 1 + 2 ) * - ( 3 )"
+    assert [text[part.start : part.end] for part in children(ast)] == ["1 + 2", "- ( 3 )"]
+
+
 # -- namespaces ------------------------------------------------------------------------------------
 
 
