@@ -88,8 +88,8 @@ def _start(binaries: Path, directory: Path) -> str:
 
 
 def _control(binaries: Path, directory: Path, *arguments: str) -> None:
-    command: list[str | Path] = [binaries / "pg_ctl", "-D", directory / "data", "-s", "-l", directory / "log"]
-    _run([*command, *arguments])
+    where: list[str | Path] = ["-D", directory / "data", "-l", directory / "log"]
+    _run([binaries / "pg_ctl", "-s", *where, *arguments])
 
 
 def _run(command: Sequence[str | Path]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import socket
@@ -18,6 +19,8 @@ from urllib.request import urlopen
 MANAGE = Path(__file__).resolve().parents[1] / "manage.py"
 START_SECONDS = 60
 STOP_SECONDS = 30
+# linux/prctl.h
+PR_SET_PDEATHSIG = 1
 
 
 class StackError(Exception):
@@ -84,6 +87,7 @@ class Stack:
                 env=environment,
                 # Ctrl-C goes to the parent, which stops its children in order.
                 start_new_session=True,
+                preexec_fn=_end_with_parent,  # noqa: PLW1509 - no threads here yet
             )
 
     def _wait_until_ready(self) -> None:
@@ -117,6 +121,12 @@ class Stack:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+def _end_with_parent() -> None:
+    """In the child: a parent that is killed takes it along. Linux; elsewhere it stays."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 @contextlib.contextmanager

@@ -45,7 +45,9 @@ class BatchResource(Native):
     async def answer(self, request: Request) -> None:
         token = credentials(request, TOKEN_SCHEME)
         part = slice_of(request, self._limits)
-        is_zstd = accepts_zstd(request.getHeader("accept-encoding"))
+        # A client may send the header in several lines: together they are one list.
+        offered = request.requestHeaders.getRawHeaders("accept-encoding", [])
+        is_zstd = accepts_zstd(",".join(offered))
         # Two calls: only in between, on the reactor thread, can the cache be asked.
         rev = await self._threads.call(readable_revision, token, self._partition)
         key = (self._partition, rev, part, is_zstd)
@@ -103,9 +105,9 @@ def _number(name: str, value: bytes) -> int:
     return int(value)
 
 
-def accepts_zstd(header: str | None) -> bool:
+def accepts_zstd(header: str) -> bool:
     """Whether Accept-Encoding names zstd, with a weight that is not 0."""
-    for item in (header or "").lower().split(","):
+    for item in header.lower().split(","):
         coding, _, weight = item.partition(";")
         if coding.strip() == "zstd":
             return weight.replace(" ", "") not in {"q=0", "q=0.0", "q=0.00", "q=0.000"}

