@@ -24,7 +24,8 @@ _LIBXML2_DEPTH = 255
 _LIBXML2_TEXT_BYTES = 10_000_000
 
 # What may stand before the root, other than a DOCTYPE.
-_PROLOG = re.compile(r"(?:\s+|<!--.*?-->|<\?.*?\?>)*", re.DOTALL)
+_PROLOG = re.compile(r"(?:[ \t\r\n]+|<!--.*?-->|<\?.*?\?>)*", re.DOTALL)
+_DOCTYPE = "a DOCTYPE is not accepted: remove it, with its entities"
 _NAME = re.compile(r"<[^\s/>]+")
 
 
@@ -59,6 +60,7 @@ def compose(probes: Mapping[str, str]) -> etree._ElementTree:
     `lshw` gives the root, an empty `<list/>` where a node has none. The roots of the others become
     the root's last children, in the order of the probes' names. Those of their elements that are
     in no namespace move to the namespace that bears the probe's name; attributes stay as they are.
+    Comments around those roots are left out. A probe's name is `[a-z][a-z0-9_-]*`.
     """
     main = probes.get(MAIN_PROBE)
     root = etree.Element("list") if main is None else _trusted(main)
@@ -86,7 +88,7 @@ def _parse(data: bytes, limits: Limits) -> tuple[etree._Element, str]:
     if end == len(text):
         refuse("the document is empty: it needs a root element", text, 0)
     if text.startswith("<!DOCTYPE", end):
-        refuse("a DOCTYPE is not accepted: remove it, with its entities", text, end)
+        refuse(_DOCTYPE, text, end)
     body = text[start:]
     # Blanks in place of the declaration keep the lines and columns that libxml2 tells.
     blank = "".join("\n" if character == "\n" else " " for character in text[:start])
@@ -99,6 +101,8 @@ def _parse(data: bytes, limits: Limits) -> tuple[etree._Element, str]:
         raise
     # libxml2 goes on after some namespace errors, and other readers do not.
     _check_log(parser, text, limits)
+    if root.getroottree().docinfo.internalDTD is not None:
+        raise DocumentError(_DOCTYPE, None, None)  # out of sight above: never seen
     _check_depth(root, limits.depth)
     return root, body
 

@@ -20,6 +20,7 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+_MARK = "\ufeff"
 # How `<?` begins without a mark.
 _WIDE = ((b"<\x00?\x00", "utf-16-le"), (b"\x00<\x00?", "utf-16-be"))
 # Python also has codecs that are no character sets (zlib, idna, unicode_escape): these are.
@@ -31,9 +32,11 @@ _SUPPORTED = frozenset(
 )
 
 _QUOTED = r"""(?:"([^"<>&]*)"|'([^'<>&]*)')"""
+# XML's white space; `\s` has more.
+_S = r"[ \t\r\n]"
 _DECLARATION = re.compile(
-    rf"<\?xml\s+version\s*=\s*{_QUOTED}(?:\s+encoding\s*=\s*{_QUOTED})?"
-    rf"(?:\s+standalone\s*=\s*{_QUOTED})?\s*\?>\s*"
+    rf"<\?xml{_S}+version{_S}*={_S}*{_QUOTED}(?:{_S}+encoding{_S}*={_S}*{_QUOTED})?"
+    rf"(?:{_S}+standalone{_S}*={_S}*{_QUOTED})?{_S}*\?>{_S}*"
 )
 # A declaration is some 60 characters; more than this is none.
 _DECLARATION_MAX = 400
@@ -46,6 +49,9 @@ def decode(data: bytes) -> tuple[str, int]:
     characters that no database stores.
     """
     text = _decode(data)
+    if text.startswith(_MARK):
+        # libxml2 would skip it, and whoever looks at what comes first would not.
+        refuse("a second byte order mark: remove it", text, 0)
     nul = text.find("\0")
     if nul >= 0:
         refuse("a NUL character is not allowed in XML: remove it", text, nul)

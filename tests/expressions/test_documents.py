@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import codecs
+import re
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from lxml import etree
 
 from expressions import documents
@@ -13,6 +16,19 @@ from expressions.errors import DocumentError, DocumentTooLarge
 from fixtures.generate import generate
 
 LIMITS = Limits(bytes=1 << 20, depth=128)
+
+
+DAMAGED = [
+    b"<?xml version='1.0' encoding='utf-8'?>\n<!-- c --><list><a b='1'/>\n<p:c xmlns:p='u'/></list>",
+    b"<?xml version='1.0' encoding='iso-8859-1'?><a xmlns='u'>\xe9<![CDATA[x]]><b xmlns=''/></a>",
+    codecs.BOM_UTF8 + b"<a><?pi d?>&lt;&#65;</a><!-- after -->",
+    "\ufeff<?xml version='1.0'?><a><b/></a>".encode("utf-16-le"),
+]
+PIECES = [
+    *[b"", b"<", b">", b"</a>", b"<!DOCTYPE a>", b"<!-- ", b"-->", b"&x;", b"&#0;", b"]]>", b"\0"],
+    *[b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff", b" xmlns=''", b" xmlns='v'", b"<?xml ", b"?>"],
+    *[b" \n", b"\x0b", b"\xc2\x85", b"\xe2\x80\xa8", b"\xef\xbf\xbe", b"'", b'"', b"<q:b/>"],
+]
 
 
 def refusal(data: bytes, limits: Limits = LIMITS) -> tuple[str, int | None, int | None]:
@@ -71,6 +87,10 @@ def test_a_doctype_is_refused_where_it_stands(data: bytes, line: int, column: in
         (b"<a>\n\xe9</a>", "not UTF-8", 2, 1),
         (b"<a>\xed\xa0\x80</a>", "not UTF-8", 1, 4),
         (b"\xff\xfe<\x00a\x00/\x00>", "not UTF-16-LE", 1, 4),
+        (b"\xef\xbb\xbf\xef\xbb\xbf<!DOCTYPE a><a/>", "second byte order mark", 1, 1),
+        ("\ufeff\ufeff<a/>".encode("utf-16-le"), "second byte order mark", 1, 1),
+        ("\u2003<!DOCTYPE a><a/>".encode(), "Start tag expected", 1, 1),
+        (b"<?xml\xe2\x80\x83version='1.0'?><a/>", "", 1, 6),
         (b"<?xml foo?><a/>", "declaration is malformed", 1, 1),
         (b" <?xml version='1.0'?><a/>", "only at the start", 1, 7),
         (b"<?xml version='1.0' encoding='klingon'?><a/>", "'klingon' is unknown", 1, 1),
@@ -130,6 +150,32 @@ def test_a_huge_attribute_is_accepted_within_the_limits_and_composed_again() -> 
 def test_a_name_that_the_parser_cannot_hold_is_refused() -> None:
     message, _, _ = refusal(b"<a" + b"b" * 60_000 + b"/>")
     assert "longer than the parser accepts" in message
+
+
+@settings(derandomize=True, deadline=None, database=None, max_examples=600)
+@given(st.data())
+def test_damaged_bytes_are_refused_or_kept_for_good(data: st.DataObject) -> None:
+    raw = data.draw(st.sampled_from(DAMAGED))
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(raw)))
+        end = at + data.draw(st.integers(0, 3))
+        raw = raw[:at] + data.draw(st.sampled_from(PIECES) | st.binary(max_size=2)) + raw[end:]
+    try:
+        kept = normalise(raw, LIMITS)
+    except DocumentError as error:
+        assert error.message
+        assert error.line is not None
+        assert error.line >= 1
+        assert error.column is None or error.column >= 1
+        return
+    assert normalise(kept.encode(), LIMITS) == kept
+    assert "<!DOCTYPE" not in re.sub(
+        r"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>", "", kept, flags=re.S
+    )
+    root = parse(raw, LIMITS)
+    expanded({"lshw": kept})
+    assert content(compose({"lshw": kept}).getroot()) == content(root)
+    assert len(expanded({"x": kept})) == len(expanded({"lshw": kept})) + 1
 
 
 # -- kept ------------------------------------------------------------------------------------------
