@@ -74,7 +74,6 @@ def refuse(message: str, text: str, offset: int) -> NoReturn:
 
 
 def _decode(data: bytes) -> str:
-    encoding = "utf-8"
     for mark, name in _MARKS:
         if data.startswith(mark):
             data, encoding = data[len(mark) :], name

@@ -96,7 +96,7 @@ class Call(Part):
 
 @dataclass(frozen=True, slots=True)
 class Negation(Part):
-    """An odd or even number of minus signs."""
+    """Unary minus, as many `signs` as are written in a row."""
 
     signs: int
     operand: Expression

@@ -19,7 +19,7 @@ LIMITS = Limits(bytes=1 << 20, depth=128)
 
 
 DAMAGED = [
-    b"<?xml version='1.0' encoding='utf-8'?>\n<!-- c --><list><a b='1'/>\n<p:c xmlns:p='u'/></list>",
+    b"<?xml version='1.0' encoding='UTF8'?>\n<!-- c --><list><a b='1'/>\n<p:c xmlns:p='u'/></list>",
     b"<?xml version='1.0' encoding='iso-8859-1'?><a xmlns='u'>\xe9<![CDATA[x]]><b xmlns=''/></a>",
     codecs.BOM_UTF8 + b"<a><?pi d?>&lt;&#65;</a><!-- after -->",
     "\ufeff<?xml version='1.0'?><a><b/></a>".encode("utf-16-le"),
