@@ -1,0 +1,47 @@
+"""Runs coroutines on Twisted's reactor from plain test functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+SECONDS = 30.0
+
+
+def run(coroutine: Coroutine[Any, Any, Any], seconds: float = SECONDS) -> Any:
+    """The coroutine's result. The reactor runs for as long as it takes, `seconds` at most."""
+    from twisted.internet import reactor as installed
+
+    reactor: Any = installed
+    outcome: list[Any] = []
+
+    def start() -> None:
+        done = Deferred.fromCoroutine(coroutine)
+        done.addTimeout(seconds, reactor)
+        done.addBoth(outcome.append)
+        done.addBoth(lambda _: reactor.crash())
+
+    reactor.callWhenRunning(start)
+    reactor.run()
+    if isinstance(outcome[0], Failure):
+        outcome[0].raiseException()
+    return outcome[0]
+
+
+def polled(reactor: Any, condition: Callable[[], bool]) -> Deferred[None]:
+    """Fires when a condition that nobody announces holds; `run` bounds the wait."""
+    done: Deferred[None] = Deferred()
+
+    def look() -> None:
+        if done.called:
+            return
+        if condition():
+            done.callback(None)
+        else:
+            reactor.callLater(0.01, look)
+
+    look()
+    return done

@@ -1,0 +1,69 @@
+"""What can go wrong in a worker, as one tree.
+
+WorkerError
+├── BadSettings          an option or a variable does not make sense: exit code 2
+├── ServerError          what the API answered, or did not
+│   ├── Unauthorized     401/403: the token is wrong or revoked; there is no point in going on
+│   ├── WorkerGone       410: register again
+│   ├── NotFound         404: the partition has gone
+│   ├── Refused          another 4xx: the server understood and said no
+│   └── Unavailable      no answer, half an answer, 429 or 5xx: try again later
+│       └── ProtocolError    an answer that is not the protocol's, as a proxy's login page
+└── EvaluatorError       the child process
+    └── EvaluatorBroken  it does not start at all
+"""
+
+from __future__ import annotations
+
+
+class WorkerError(Exception):
+    """The base of all."""
+
+
+class BadSettings(WorkerError):
+    """The message names the option."""
+
+
+class ServerError(WorkerError):
+    """The API's answer, or the want of one."""
+
+
+class Unauthorized(ServerError):
+    """The token is wrong or revoked."""
+
+
+class WorkerGone(ServerError):
+    """The server does not know this worker any more."""
+
+
+class NotFound(ServerError):
+    """What was asked for is not there, or not for this token."""
+
+
+class Refused(ServerError):
+    """A problem document's verdict. `code` is machine-readable, "" where there was none."""
+
+    def __init__(self, status: int, code: str, detail: str) -> None:
+        super().__init__(f"the server refused ({status} {code or 'no code'}): {detail}")
+        self.status = status
+        self.code = code
+
+
+class Unavailable(ServerError):
+    """Try again, after `retry_after` seconds at the earliest where the server named a time."""
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class ProtocolError(Unavailable):
+    """Not this protocol. Retried: a proxy in between may answer so while the server restarts."""
+
+
+class EvaluatorError(WorkerError):
+    """A page could not be evaluated, and no expression is to blame."""
+
+
+class EvaluatorBroken(EvaluatorError):
+    """The child process ended again and again before it was ready."""

@@ -1,0 +1,79 @@
+"""The evaluator protocol.
+
+An evaluator compiles expressions and makes images; an image takes the documents of some slots and
+answers any number of compiled expressions over them in one pass. All of it runs in the child
+process (workers.evaluators.child), so that neither a crash nor an endless evaluation can hurt the
+worker. `tests/workers/test_evaluators.py` runs over every implementation in `EVALUATORS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, Protocol
+
+# What `Note` says instead of an expression's id.
+IDLE = -1
+PARSING = -2
+
+
+class Note(Protocol):
+    """Says what runs from now on, so that the parent knows whom to blame for a kill.
+
+    `expression` is an id, PARSING (a document) or IDLE. Costs well below a microsecond.
+    """
+
+    def __call__(self, expression: int, slot: int) -> None: ...
+
+
+@dataclass(slots=True)
+class Answers:
+    """`members`: the slots that match, by expression id; a bitmap as a Python int.
+
+    `failures`: the reason, by the id of an expression that has no answer. `unreadable`: slots whose
+    document could not be parsed; they match nothing.
+    """
+
+    members: dict[int, int] = field(default_factory=dict)
+    failures: dict[int, str] = field(default_factory=dict)
+    unreadable: dict[int, str] = field(default_factory=dict)
+    documents: int = 0
+
+
+class Image(Protocol):
+    """The documents of slots. A slot without probes ({} or None) matches nothing, also `true()`."""
+
+    def put(self, slot: int, probes: Mapping[str, str]) -> None: ...
+
+    def remove(self, slot: int) -> None: ...
+
+    def evaluate(
+        self, expressions: Sequence[tuple[int, Any]], slots: int | None, note: Note
+    ) -> Answers:
+        """One pass for all (id, compiled); over all slots, or those of the bitmap `slots`."""
+        ...
+
+
+class Evaluator(Protocol):
+    """`name` is what the worker registers with."""
+
+    name: str
+
+    def compile(self, text: str, namespaces: Mapping[str, str]) -> Any:
+        """Raises expressions.errors.ExpressionError."""
+        ...
+
+    def image(self) -> Image:
+        """A new image without documents."""
+        ...
+
+
+# Modules that have an `EVALUATOR`. Imported in the child alone: the parent holds no libxml2.
+EVALUATORS = {"lxml": "workers.evaluators.lxml_evaluator"}
+
+
+def load(name: str) -> Evaluator:
+    """Raises KeyError for an unknown name."""
+    evaluator: Evaluator = import_module(EVALUATORS[name]).EVALUATOR
+    return evaluator

@@ -1,0 +1,68 @@
+"""The reference: libxml2, by lxml. Each document is parsed once and asked every expression."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from lxml import etree
+
+from expressions import documents, evaluation
+from expressions.errors import ExpressionError
+from expressions.evaluation import Compiled
+from workers.evaluators.base import IDLE, PARSING, Answers, Note
+
+
+class LxmlImage:
+    """Holds the documents' text; trees live no longer than their slot's turn."""
+
+    def __init__(self) -> None:
+        self._probes: dict[int, Mapping[str, str]] = {}
+
+    def put(self, slot: int, probes: Mapping[str, str]) -> None:
+        self._probes[slot] = probes
+
+    def remove(self, slot: int) -> None:
+        self._probes.pop(slot, None)
+
+    def evaluate(
+        self, expressions: Sequence[tuple[int, Compiled]], slots: int | None, note: Note
+    ) -> Answers:
+        answers = Answers(members={key: 0 for key, _ in expressions})
+        running = list(expressions)
+        for slot, probes in self._probes.items():
+            if not probes or (slots is not None and not slots >> slot & 1):
+                continue
+            note(PARSING, slot)
+            try:
+                tree = documents.compose(probes)
+            except (ExpressionError, etree.LxmlError, ValueError) as error:
+                answers.unreadable[slot] = str(error)
+                continue
+            answers.documents += 1
+            bit = 1 << slot
+            for key, compiled in running:
+                note(key, slot)
+                try:
+                    if compiled.matches(tree):
+                        answers.members[key] |= bit
+                except ExpressionError as error:
+                    answers.failures[key] = str(error)
+                    # A new list: the loop goes on over the old one.
+                    running = [item for item in running if item[0] != key]
+        note(IDLE, 0)
+        for key in answers.failures:
+            del answers.members[key]
+        return answers
+
+
+class LxmlEvaluator:
+    name = "lxml"
+
+    def compile(self, text: str, namespaces: Mapping[str, str]) -> Compiled:
+        return evaluation.compile(text, namespaces)
+
+    def image(self) -> LxmlImage:
+        return LxmlImage()
+
+
+EVALUATOR = LxmlEvaluator()

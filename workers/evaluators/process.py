@@ -1,0 +1,397 @@
+"""The child process as the worker sees it: pages in, answers out, and a watchdog.
+
+A page is asked for in a `Pass`: the expressions of one leased partition. Pages are evaluated in
+the order in which they are submitted. Whatever happens to the child, every page is answered, once:
+
+- One evaluation of one expression on one document takes longer than `evaluation_seconds`, or one
+  expression takes more than PASS_FACTOR times that over its partition: the child is killed, the
+  expression has failed in this pass, a new child goes on with the others.
+- The child dies by itself: the same, once it has died twice on the same expression (or document).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import structlog
+from twisted.internet.defer import Deferred
+from twisted.internet.protocol import ProcessProtocol
+from twisted.internet.task import LoopingCall
+from twisted.python.failure import Failure
+
+from wire.messages import Definition
+from workers.errors import EvaluatorBroken, EvaluatorError
+from workers.evaluators import frames, note
+from workers.evaluators.base import IDLE, PARSING
+from workers.evaluators.child import NOTE_DESCRIPTOR
+from workers.metrics import Metrics
+from workers.pages import Page
+
+ROOT = Path(__file__).resolve().parents[2]
+# The child has the next page at hand while it evaluates one; more would only be lost with it.
+MOST_SENT = 2
+# A child that ended this often on one expression, document or page would do so again.
+MOST_DEATHS = 2
+MOST_STARTS = 3
+# An ordinary expression takes 0.2 s for all of a partition; one of a second a document is as much a
+# runaway as one that never ends.
+PASS_FACTOR = 6
+CHECKS = 5
+CHECK_SECONDS = (0.02, 1.0)
+SECRETS = "TAGMILL_WORKER_TOKEN"
+
+log = structlog.get_logger("workers.evaluators")
+
+
+@dataclass(eq=False, slots=True)
+class Pass:
+    """The expressions of one partition by id, and what came of them so far.
+
+    Written by EvaluatorProcess. `failures`: reasons by id. `seen`: the slots answered, or given up
+    (`unreadable`), as a bitmap; a slot is evaluated on the first page that names it.
+    """
+
+    expressions: dict[int, Definition]
+    failures: dict[int, str] = field(default_factory=dict)
+    seen: int = 0
+    unreadable: int = 0
+    spent: dict[int, float] = field(default_factory=dict)
+    deaths: Counter[tuple[int, int]] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, slots=True)
+class PageAnswer:
+    """`slots` are those evaluated on this page; `members`, by id, those of them that match."""
+
+    slots: int = 0
+    members: dict[int, int] = field(default_factory=dict)
+    documents: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(eq=False, slots=True)
+class _Task:
+    number: int
+    pass_: Pass
+    page: Page
+    run: Sequence[int]
+    done: Deferred[PageAnswer]
+    is_cancelled: bool = False
+
+    def left(self) -> list[int]:
+        return [key for key in self.run if key not in self.pass_.failures]
+
+
+class EvaluatorProcess:
+    """`failed` is called with EvaluatorBroken when no child can be started."""
+
+    def __init__(
+        self, reactor: Any, evaluator: str, metrics: Metrics, failed: Callable[[Exception], None]
+    ) -> None:
+        self.evaluation_seconds = 10.0
+        self._reactor = reactor
+        self._name = evaluator
+        self._metrics = metrics
+        self._failed = failed
+        self._queue: deque[_Task] = deque()
+        self._sent: deque[_Task] = deque()
+        self._waiting: list[tuple[int, int, Deferred[None]]] = []
+        self._numbers = 0
+        self._open: Pass | None = None
+        self._child: _Child | None = None
+        self._starts = 0
+        self._is_stopped = False
+        self._blamed: note.Noted | None = None
+        self._watch = LoopingCall(self._check)
+        self._watch.clock = reactor
+        self._last = note.Noted(0, IDLE, 0)
+        self._stuck = 0.0
+        self._checked = 0.0
+
+    # -- what the worker calls -------------------------------------------------------------------
+
+    @property
+    def pid(self) -> int | None:
+        return self._child.transport.pid if self._child and self._child.transport else None
+
+    @property
+    def backlog(self) -> int:
+        """Pages that are not answered yet."""
+        return len(self._queue) + len(self._sent)
+
+    @property
+    def backlog_bytes(self) -> int:
+        return sum(task.page.size for task in (*self._queue, *self._sent))
+
+    def start(self) -> None:
+        self._starts += 1
+        descriptor = note.create()
+        self._child = child = _Child(self, note.Reader(descriptor))
+        self._open = None
+        self._last, self._stuck = note.Noted(0, IDLE, 0), 0.0
+        self._reactor.spawnProcess(
+            child,
+            sys.executable,
+            [sys.executable, "-m", "workers.evaluators.child", self._name, str(os.getpid())],
+            env=_environment(),
+            childFDs={0: "w", 1: "r", 2: 2, NOTE_DESCRIPTOR: descriptor},
+        )
+        os.close(descriptor)
+
+    def stop(self) -> Deferred[None]:
+        """Kill the child; fires when it is gone. Unanswered pages stay so."""
+        self._is_stopped = True
+        if self._watch.running:
+            self._watch.stop()
+        child, self._child = self._child, None
+        if child is None:
+            gone: Deferred[None] = Deferred()
+            gone.callback(None)
+            return gone
+        child.kill()
+        return child.gone
+
+    def submit(self, pass_: Pass, page: Page, run: Sequence[int]) -> Deferred[PageAnswer]:
+        """Evaluate the expressions `run` of the pass on the page's slots that it has not seen.
+
+        Fails with EvaluatorError when the child dies on the page and nothing in it is to blame.
+        """
+        self._numbers += 1
+        task = _Task(self._numbers, pass_, page, run, Deferred())
+        self._queue.append(task)
+        self._pump()
+        return task.done
+
+    def cancel(self, pass_: Pass) -> None:
+        """Forget the pass's pages; their Deferreds do not fire."""
+        self._queue = deque(task for task in self._queue if task.pass_ is not pass_)
+        for task in self._sent:
+            if task.pass_ is pass_:
+                task.is_cancelled = True
+        self._wake()
+
+    def below(self, pages: int, size: int) -> Deferred[None]:
+        """Fires when no more than `pages` pages and fewer than `size` bytes are unanswered.
+
+        A single page that is larger than `size` counts as nothing while it is alone.
+        """
+        entry: Deferred[None] = Deferred(self._forget_waiter)
+        self._waiting.append((pages, size, entry))
+        self._wake()
+        return entry
+
+    # -- to and from the child -------------------------------------------------------------------
+
+    def ready(self) -> None:
+        self._starts = 0
+        self._pump()
+
+    def answered(self, message: dict[str, Any]) -> None:
+        task = self._sent.popleft()
+        pass_ = task.pass_
+        if task.number != message["page"]:
+            raise EvaluatorError(f"an answer to page {message['page']}, not {task.number}")
+        if "error" in message:
+            if not task.is_cancelled:
+                task.done.errback(Failure(EvaluatorError(message["error"])))
+        else:
+            self._settle(task, pass_, message)
+        self._pump()
+
+    def _settle(self, task: _Task, pass_: Pass, message: dict[str, Any]) -> None:
+        answer = PageAnswer(
+            slots=int(message["slots"], 16),
+            members={int(key): int(bits, 16) for key, bits in message["members"].items()},
+            documents=message["documents"],
+            seconds=message["seconds"],
+        )
+        pass_.seen |= answer.slots
+        pass_.failures.update({int(key): why for key, why in message["failures"].items()})
+        for slot, why in message["unreadable"].items():
+            self._unreadable(task, int(slot), why)
+        self._metrics.evaluation_seconds.observe(answer.seconds)
+        self._metrics.documents.inc(answer.documents)
+        if not task.is_cancelled:
+            task.done.callback(answer)
+
+    def _pump(self) -> None:
+        child = self._child
+        while child is not None and child.is_ready and self._queue and len(self._sent) < MOST_SENT:
+            task = self._queue.popleft()
+            run = task.left()
+            if not run:
+                task.done.callback(PageAnswer())
+                continue
+            if self._open is not task.pass_:
+                self._open = task.pass_
+                child.send({"open": _definitions(task.pass_)})
+            header = {"page": task.number, "run": run, "skip": f"{task.pass_.seen:x}"}
+            child.send(header, task.page.data)
+            self._sent.append(task)
+        if self._sent and not self._watch.running and not self._is_stopped:
+            self._checked = self._reactor.seconds()
+            low, high = CHECK_SECONDS
+            period = min(max(self.evaluation_seconds / CHECKS, low), high)
+            self._watch.start(period, now=False)
+        elif not self._sent and self._watch.running:
+            self._watch.stop()
+        self._wake()
+
+    def _wake(self) -> None:
+        backlog, size = self.backlog, self.backlog_bytes
+        ready = [
+            entry
+            for pages, most, entry in self._waiting
+            if backlog <= pages and (size < most or not backlog)
+        ]
+        self._waiting = [item for item in self._waiting if item[2] not in ready]
+        for entry in ready:
+            entry.callback(None)
+
+    def _forget_waiter(self, entry: Deferred[None]) -> None:
+        self._waiting = [item for item in self._waiting if item[2] is not entry]
+
+    # -- the watchdog ----------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        """Every so often while pages are out: has the child been at one thing for too long?
+
+        Time that this process itself was held up for does not count: the child was then, too.
+        """
+        child, now = self._child, self._reactor.seconds()
+        elapsed = min(now - self._checked, 2 * (self._watch.interval or 0.0))
+        self._checked = now
+        if child is None or not child.is_ready or not self._sent or self._blamed:
+            return
+        noted = child.note.read()
+        is_stuck = noted == self._last and noted.expression != IDLE
+        self._stuck = self._stuck + elapsed if is_stuck else 0.0
+        self._last = noted
+        spent = self._sent[0].pass_.spent
+        used = 0.0
+        if noted.expression >= 0:
+            used = spent[noted.expression] = spent.get(noted.expression, 0.0) + elapsed
+        if self._stuck >= self.evaluation_seconds:
+            reason = f"stopped after {self._stuck:.3g} s on one document (slot {noted.slot})"
+        elif used >= PASS_FACTOR * self.evaluation_seconds:
+            reason = f"stopped after {used:.3g} s on one partition"
+        else:
+            return
+        self._blame(self._sent[0], noted, reason)
+        self._blamed = noted
+        child.kill()
+
+    def _blame(self, task: _Task, noted: note.Noted, reason: str) -> None:
+        log.warning(
+            "an evaluation was stopped",
+            action="evaluation_stopped",
+            partition=task.page.partition,
+            expression=noted.expression,
+            slot=noted.slot,
+            reason=reason,
+        )
+        if noted.expression == PARSING:
+            self._unreadable(task, noted.slot, reason)
+        else:
+            task.pass_.failures[noted.expression] = reason
+
+    def _unreadable(self, task: _Task, slot: int, why: str) -> None:
+        task.pass_.seen |= 1 << slot
+        task.pass_.unreadable |= 1 << slot
+        self._metrics.unreadable.inc()
+        log.error(
+            "a document cannot be parsed; it matches nothing",
+            action="document_unreadable",
+            partition=task.page.partition,
+            slot=slot,
+            reason=why,
+        )
+
+    # -- the child's end -------------------------------------------------------------------------
+
+    def ended(self, child: _Child, status: str) -> None:
+        noted = child.note.read()
+        child.note.close()
+        if self._is_stopped:
+            return
+        reason = "stopped" if self._blamed else "died"
+        self._metrics.child_restarts.labels(reason).inc()
+        if not self._blamed:
+            log.error("the child died", action="child_died", status=status, noted=noted._asdict())
+            if self._sent:
+                self._bury(self._sent[0], noted, status)
+        self._blamed = None
+        self._queue.extendleft(task for task in reversed(self._sent) if not task.is_cancelled)
+        self._sent.clear()
+        if self._starts >= MOST_STARTS:
+            self._child = None
+            self._failed(EvaluatorBroken(f"the child process does not start: {status}"))
+            return
+        self.start()
+
+    def _bury(self, task: _Task, noted: note.Noted, status: str) -> None:
+        """Blame what the child died on, if it did so before."""
+        slot = noted.slot if noted.expression == PARSING else 0
+        key = (noted.expression, slot if noted.expression != IDLE else task.number)
+        task.pass_.deaths[key] += 1
+        if task.pass_.deaths[key] < MOST_DEATHS:
+            return
+        reason = f"the evaluator died on it {MOST_DEATHS} times ({status})"
+        if noted.expression != IDLE:
+            self._blame(task, noted, reason)
+        elif not task.is_cancelled:
+            self._sent.popleft()
+            task.done.errback(Failure(EvaluatorError(reason)))
+
+
+class _Child(ProcessProtocol):
+    """One child process."""
+
+    transport: Any = None
+
+    def __init__(self, owner: EvaluatorProcess, reader: note.Reader) -> None:
+        self.note = reader
+        self.is_ready = False
+        self.gone: Deferred[None] = Deferred()
+        self._owner = owner
+        self._buffer = frames.Buffer()
+
+    def send(self, header: dict[str, Any], body: bytes = b"") -> None:
+        self.transport.write(frames.pack(header, body))
+
+    def kill(self) -> None:
+        if self.transport is not None and self.transport.pid is not None:
+            self.transport.signalProcess("KILL")
+
+    def outReceived(self, data: bytes) -> None:
+        for header, _ in self._buffer.feed(data):
+            if "ready" in header:
+                self.is_ready = True
+                self._owner.ready()
+            else:
+                self._owner.answered(header)
+
+    def processEnded(self, reason: Failure) -> None:
+        self.is_ready = False
+        self._owner.ended(self, reason.getErrorMessage())
+        self.gone.callback(None)
+
+
+def _definitions(pass_: Pass) -> list[tuple[int, str, dict[str, str]]]:
+    return [
+        (key, item.text, item.namespaces)
+        for key, item in pass_.expressions.items()
+        if key not in pass_.failures
+    ]
+
+
+def _environment() -> dict[str, str]:
+    """This process's, without the token, and such that the child finds our packages."""
+    kept = {key: value for key, value in os.environ.items() if key != SECRETS}
+    return {**kept, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])}

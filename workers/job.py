@@ -1,0 +1,120 @@
+"""One leased partition: which documents its expressions need, and the result they make.
+
+A match that was true at `base_rev` needs only the nodes that changed since; any other needs every
+node. `since` is where the fetch begins: the rev of the image held, or, where every expression has
+a base, the oldest of those (then no image is needed at all), or None for everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from twisted.internet.defer import Deferred
+
+from wire import bitmap
+from wire.messages import Definition, Failure, LeasedPartition, MatchResult, PartitionResult
+from workers.errors import ProtocolError
+from workers.evaluators.process import PageAnswer, Pass
+from workers.pages import Page
+from workers.store import Image
+
+
+@dataclass(eq=False, slots=True)
+class Job:
+    """Written by the runtime; `members` and `changed` as bitmaps of slots.
+
+    `deltas` has the base_rev of the expressions that only need what changed since `since`; `full`
+    are the others. `changed` are the slots that the fetched pages named.
+    """
+
+    lease: LeasedPartition
+    held: Image | None
+    since: int | None
+    deltas: dict[int, int]
+    full: list[int]
+    pass_: Pass
+    pages: list[Page] = field(default_factory=list)
+    members: dict[int, int] = field(default_factory=dict)
+    changed: int = 0
+    documents: int = 0
+    seconds: float = 0.0
+    is_abandoned: bool = False
+    is_fetching: bool = False
+    fetching: Deferred[None] | None = None
+
+    @property
+    def everything(self) -> list[int]:
+        return [*self.deltas, *self.full]
+
+    @property
+    def rev(self) -> int:
+        """The image's after the fetch: its first page's."""
+        return self.pages[0].rev
+
+    def fetched(self, answer: PageAnswer) -> None:
+        """The answer to a page that was fetched."""
+        self.changed |= answer.slots
+        self.add(answer)
+
+    def add(self, answer: PageAnswer) -> None:
+        """The answer to a page, fetched or held."""
+        for key, bits in answer.members.items():
+            self.members[key] = self.members.get(key, 0) | bits
+        self.documents += answer.documents
+        self.seconds += answer.seconds
+
+    def result(self) -> PartitionResult:
+        """Once every page is answered. Raises ProtocolError for slots beyond the capacity."""
+        lease, failures = self.lease, self.pass_.failures
+        changed = self.changed | self.pass_.unreadable
+        try:
+            matches = [
+                self._match(item.expression, changed)
+                for item in lease.expressions
+                if item.expression not in failures
+            ]
+        except OverflowError:
+            raise ProtocolError(f"a slot beyond the capacity of {lease.capacity}") from None
+        return PartitionResult(
+            lease=lease.lease,
+            partition=lease.partition,
+            rev=self.rev,
+            matches=matches,
+            failures=[Failure(key, why) for key, why in failures.items()],
+            documents=self.documents,
+            seconds=self.seconds,
+        )
+
+    def _match(self, key: int, changed: int) -> MatchResult:
+        capacity, members = self.lease.capacity, self.members.get(key, 0)
+        if key not in self.deltas:
+            return MatchResult(key, bitmap.encode(members, capacity))
+        return MatchResult(
+            key,
+            bitmap.encode(members & changed, capacity),
+            base_rev=self.deltas[key],
+            evaluated=bitmap.encode(changed, capacity),
+        )
+
+
+def plan(lease: LeasedPartition, definitions: Mapping[str, Definition], held: Image | None) -> Job:
+    """Raises ProtocolError for an expression without a definition."""
+    bases = {item.expression: item.base_rev for item in lease.expressions}
+    known = [base for base in bases.values() if base is not None and base >= 0]
+    since: int | None = None
+    if held is not None:
+        since = held.rev
+    elif known and len(known) == len(bases):
+        since = min(known)
+    deltas = {
+        key: base
+        for key, base in bases.items()
+        if since is not None and base is not None and base >= since
+    }
+    try:
+        expressions = {key: definitions[str(key)] for key in bases}
+    except KeyError as error:
+        raise ProtocolError(f"a lease without the definition of {error}") from None
+    full = [key for key in bases if key not in deltas]
+    return Job(lease, held, since, deltas, full, Pass(expressions))

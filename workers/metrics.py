@@ -1,0 +1,84 @@
+"""The worker's Prometheus metrics. A test holds the table of docs/worker.md against this."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
+from twisted.web.resource import Resource
+from twisted.web.server import Site
+
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+BYTES = tuple(float(1 << n) for n in range(10, 25, 2))
+
+
+class Metrics:
+    """One set a worker, in a registry of its own, so that tests may make many."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        make: dict[str, Any] = {"registry": self.registry}
+        self.evaluation_seconds = Histogram(
+            "tagmill_worker_evaluation_seconds",
+            "Unpacking, parsing and evaluating one batch, all its expressions",
+            buckets=SECONDS,
+            **make,
+        )
+        self.documents = Counter("tagmill_worker_documents", "Documents evaluated", **make)
+        self.unreadable = Counter(
+            "tagmill_worker_unreadable_documents",
+            "Documents that could not be parsed; they match nothing",
+            **make,
+        )
+        self.batch_bytes = Histogram(
+            "tagmill_worker_batch_bytes", "Bytes of a batch, compressed", buckets=BYTES, **make
+        )
+        self.retries = Counter(
+            "tagmill_worker_retries", "Requests tried again, by call", ["call"], **make
+        )
+        self.leases = Counter("tagmill_worker_leases", "Partitions leased", **make)
+        self.completions = Counter(
+            "tagmill_worker_completions",
+            "Partitions by their end: `applied`, `late`, `lost` (the lease had ended before the"
+            " evaluation did) or `given_up`",
+            ["outcome"],
+            **make,
+        )
+        self.failures = Counter(
+            "tagmill_worker_failures", "Expressions reported as failed on a partition", **make
+        )
+        self.child_restarts = Counter(
+            "tagmill_worker_child_restarts",
+            "Child processes started anew, by reason: `stopped` (the watchdog) or `died`",
+            ["reason"],
+            **make,
+        )
+        self.store_bytes = Gauge(
+            "tagmill_worker_store_bytes", "Bytes of batches held, compressed", **make
+        )
+        self.store_partitions = Gauge("tagmill_worker_store_partitions", "Partitions held", **make)
+
+    def site(self) -> Site:
+        root: Any = Resource()
+        page: Any = _Page(self.registry)
+        root.putChild(b"metrics", page)
+        return Site(root)
+
+
+class _Page(Resource):
+    isLeaf = True
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        Resource.__init__(self)
+        self._registry = registry
+
+    def render_GET(self, request: Any) -> bytes:
+        request.setHeader(b"Content-Type", CONTENT_TYPE_LATEST.encode())
+        return generate_latest(self._registry)
