@@ -194,16 +194,17 @@ def until(condition: Callable[[], Any], what: str) -> None:
 
 def until_blocked(count: int = 1) -> None:
     """Until so many connections to this database wait for a lock."""
-    until(
-        lambda: (
-            execute(
-                "SELECT count(*) FROM pg_stat_activity "
-                "WHERE datname = current_database() AND wait_event_type = 'Lock'"
-            )[0][0]
-            >= count
-        ),
-        f"{count} wait for a lock",
-    )
+
+    def blocked() -> int:
+        # A transaction otherwise keeps its first look at pg_stat_activity.
+        execute("SELECT pg_stat_clear_snapshot()")
+        found = execute(
+            "SELECT count(*) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
+        return int(found[0][0])
+
+    until(lambda: blocked() >= count, f"{count} wait for a lock")
 
 
 def done(future: Future[Any]) -> Any:

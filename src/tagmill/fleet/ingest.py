@@ -165,7 +165,8 @@ def _apply(changes: dict[int, _Change]) -> dict[int, Verdict]:
     for number, change in changes.items():
         system_id = change.checked.upload.system_id
         node = nodes.get(system_id)
-        if (node is None) != (change.node is None):
+        # Deleted, made or moved meanwhile (a move makes a new row).
+        if (node and node.id) != (change.node and change.node.id):
             raise _Overtaken
         if node is None:
             rev = writes.create(change.checked, _room(held, change.cluster_id))
