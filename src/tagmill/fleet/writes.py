@@ -132,6 +132,9 @@ class Writes:
         self._flush_documents()
         if self._emptied:
             sql.run(__file__, "empty_nodes", {"node_ids": self._emptied})
+        moved = [(node.partition_id, node.slot) for node, _, _ in self._moved]
+        if moved or self._unassigned:
+            assign.hold([*moved, *self._unassigned])
         assign.clear(self._unassigned)
         for node, partition, slot in self._moved:
             assign.move(node.partition_id, node.slot, partition.id, slot)
@@ -139,7 +142,8 @@ class Writes:
     def _flush_nodes(self) -> None:
         if self._inserted:
             names = ["system_ids", "hostnames", "kinds", "partitions", "slots", "revs", "digests"]
-            columns = dict(zip(names, _columns(self._inserted), strict=True))
+            # By system_id: where two transactions insert the same ones, one just waits for the other.
+            columns = dict(zip(names, _columns(sorted(self._inserted)), strict=True))
             ids = dict(sql.rows(__file__, "insert_nodes", columns))
             for old, _, _ in self._moved:
                 sql.run(__file__, "move_documents", {"old": old.id, "new": ids[old.system_id]})

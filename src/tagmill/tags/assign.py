@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from typing import TypedDict
 
 from django.db import transaction
 
-from tagmill.errors import AutomaticTag, Invalid, NotFound
+from tagmill.errors import AutomaticTag, DatabaseUnavailable, Invalid, NotFound
 from tagmill.fleet.models import Node, Partition
 from tagmill.fleet.slots import HeldPartitions
 from tagmill.tags.models import Assignment, Tag
 from wire import bitmap
+
+# A node is moved between our look at it and our lock. It takes that many coincidences in a row to
+# give up.
+ATTEMPTS = 8
+
+
+class _Moved(Exception):
+    """A node is in a partition that is not locked: look again."""
 
 
 class Assigned(TypedDict):
@@ -31,9 +40,7 @@ def assign(name: str, add: Sequence[str], remove: Sequence[str]) -> Assigned:
         raise NotFound(f"there is no tag {name!r}")
     wanted = [*add, *remove]
     with transaction.atomic():
-        # The partitions' locks keep their nodes from being moved or deleted meanwhile.
-        HeldPartitions(_places(wanted)[1])
-        places, partitions = _places(wanted)
+        places, partitions = _held(wanted)
         tag = _manual(name)
         added = removed = 0
         for partition in Partition.objects.filter(id__in=partitions).order_by("id"):
@@ -47,15 +54,28 @@ def assign(name: str, add: Sequence[str], remove: Sequence[str]) -> Assigned:
     return {"added": added, "removed": removed, "unknown": unknown}
 
 
+def hold(places: Sequence[tuple[int, int]]) -> None:
+    """Lock the manual tags of the nodes at these (partition, slot), all at once and in order, before
+    `clear` and `move`. Partitions are locked."""
+    rows = Assignment.objects.filter(partition_id__in={partition for partition, _ in places})
+    slots: dict[int, int] = {}
+    for partition_id, slot in places:
+        slots[partition_id] = slots.get(partition_id, 0) | 1 << slot
+    tags = {row.tag_id for row in rows if bitmap.from_bytes(row.members) & slots[row.partition_id]}
+    if tags:
+        list(Tag.objects.select_for_update().filter(id__in=tags).order_by("id"))
+
+
 def clear(places: Iterable[tuple[int, int]]) -> None:
-    """Take the nodes of these (partition, slot) off every manual tag. Partitions are locked."""
+    """Take the nodes of these (partition, slot) off every manual tag. Relies on `hold`."""
     for partition_id, slot in places:
         for row in _holding(partition_id, slot):
             _write(row.tag, row.partition, bitmap.from_bytes(row.members) & ~(1 << slot))
 
 
 def move(partition_id: int, slot: int, new_partition_id: int, new_slot: int) -> None:
-    """Carry the manual tags of a node over to its new slot. Both partitions are locked."""
+    """Carry the manual tags of a node over to its new slot. Relies on `hold`; the new partition is
+    locked too."""
     for row in _holding(partition_id, slot):
         _write(row.tag, row.partition, bitmap.from_bytes(row.members) & ~(1 << slot))
         partition = Partition.objects.get(id=new_partition_id)
@@ -70,6 +90,19 @@ def _manual(name: str) -> Tag:
     if tag.expression_id or tag.pending_expression_id:
         raise AutomaticTag(f"{name!r} has a definition, which alone says what it matches")
     return tag
+
+
+def _held(system_ids: Sequence[str]) -> tuple[dict[str, tuple[int, int]], list[int]]:
+    """Their places, which stay what they are: the partitions are locked."""
+    for _ in range(ATTEMPTS):
+        with contextlib.suppress(_Moved), transaction.atomic():
+            held = HeldPartitions(_places(system_ids)[1])
+            places, partitions = _places(system_ids)
+            if not all(partition in held for partition in partitions):
+                # The savepoint's end gives the locks back: they are only ever taken in order.
+                raise _Moved
+            return places, partitions
+    raise DatabaseUnavailable("too many changes to the same nodes at once: try again")
 
 
 def _places(system_ids: Sequence[str]) -> tuple[dict[str, tuple[int, int]], list[int]]:
@@ -103,15 +136,10 @@ def _write(tag: Tag, partition: Partition, bits: int) -> None:
 
 
 def _holding(partition_id: int, slot: int) -> list[Assignment]:
-    """The rows in which the slot's bit is set, locked through their tags."""
-    rows = Assignment.objects.filter(partition_id=partition_id).select_related("tag")
-    tags = [row.tag_id for row in rows if bitmap.from_bytes(row.members) >> slot & 1]
-    if not tags:
-        return []
-    list(Tag.objects.select_for_update().filter(id__in=tags).order_by("id"))
-    again = Assignment.objects.filter(partition_id=partition_id, tag__in=tags)
+    """The rows in which the slot's bit is set."""
+    rows = Assignment.objects.filter(partition_id=partition_id).order_by("tag")
     return [
         row
-        for row in again.select_related("tag", "partition").order_by("tag")
+        for row in rows.select_related("tag", "partition")
         if bitmap.from_bytes(row.members) >> slot & 1
     ]
