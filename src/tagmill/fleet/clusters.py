@@ -9,6 +9,8 @@ from tagmill.errors import AlreadyExists, Invalid, NotFound, StillInUse
 from tagmill.fleet.models import Cluster
 from tagmill.rebuilds import leases
 
+NAME_LENGTH = 256
+
 
 def create(name: str) -> Cluster:
     """Raises AlreadyExists, Invalid."""
@@ -52,5 +54,7 @@ def delete(cluster: Cluster) -> None:
 
 
 def _check(name: str) -> None:
-    if not name.strip() or not name.isprintable():
-        raise Invalid("a cluster's name is one line of text", field="name")
+    if not name.strip() or not name.isprintable() or len(name) > NAME_LENGTH:
+        raise Invalid(
+            f"a cluster's name is one line of text, at most {NAME_LENGTH} characters", field="name"
+        )
