@@ -142,7 +142,7 @@ class Writes:
     def _flush_nodes(self) -> None:
         if self._inserted:
             names = ["system_ids", "hostnames", "kinds", "partitions", "slots", "revs", "digests"]
-            # By system_id: where two transactions insert the same ones, one just waits for the other.
+            # By system_id: two transactions that insert the same ones wait one for the other.
             columns = dict(zip(names, _columns(sorted(self._inserted)), strict=True))
             ids = dict(sql.rows(__file__, "insert_nodes", columns))
             for old, _, _ in self._moved:

@@ -55,8 +55,9 @@ def assign(name: str, add: Sequence[str], remove: Sequence[str]) -> Assigned:
 
 
 def hold(places: Sequence[tuple[int, int]]) -> None:
-    """Lock the manual tags of the nodes at these (partition, slot), all at once and in order, before
-    `clear` and `move`. Partitions are locked."""
+    """Lock the manual tags of the nodes at these (partition, slot), all at once and in order.
+
+    Call it before `clear` and `move`, with the partitions locked."""
     rows = Assignment.objects.filter(partition_id__in={partition for partition, _ in places})
     slots: dict[int, int] = {}
     for partition_id, slot in places:
