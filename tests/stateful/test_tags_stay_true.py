@@ -1,0 +1,347 @@
+"""Uploads, deletes, definitions, leases, and late, duplicate and lost completions, in any order.
+
+At every step each match is what some state of its partition, not older than its rev, says; a tag
+flips only when its new expression is evaluated everywhere. At the end every tag is what lxml says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.db.models import Q
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from tagmill import config
+from tagmill.fleet import clusters, ingest
+from tagmill.fleet.models import Node, Partition
+from tagmill.fleet.uploads import Upload
+from tagmill.rebuilds import completions, leases, maintenance, rebuilds, workers
+from tagmill.rebuilds.models import Lease, Rebuild, Worker
+from tagmill.tags import freshness, tags
+from tagmill.tags.models import Expression, Match, MatchChange, NodeTag, Tag
+from tests.stateful.model import DEFINITIONS, DOCUMENTS, LLDP, Fetch, Image, Probes, holds
+from wire import bitmap
+from wire.messages import Completion, PartitionResult, Register
+
+CLUSTERS = ("north", "south")
+SYSTEM_IDS = [f"n{number}" for number in range(10)]
+TAGS = ("red", "blue")
+SLOTS = 8
+
+
+class Fleet(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.atomic = transaction.atomic()
+        self.atomic.__enter__()
+        for name in CLUSTERS:
+            clusters.create(name)
+        self.workers = [self.register(number) for number in range(2)]
+        self.images: dict[tuple[int, int], Image] = {}
+        self.fetches: list[Fetch] = []
+        self.results: list[tuple[int, PartitionResult]] = []
+        self.history: dict[tuple[int, int], list[tuple[int, Probes]]] = {}
+        """(partition, slot) to what the node's documents were, from which rev on."""
+        self.published: dict[int, int | None] = {}
+        self.targets: dict[int, dict[int, int]] = {}
+        """tag to {partition: rev when the pending definition was set}."""
+
+    def teardown(self) -> None:
+        try:
+            self.settle()
+            self.everything_is_true()
+        finally:
+            transaction.set_rollback(True)
+            self.atomic.__exit__(None, None, None)
+
+    def register(self, number: int) -> Worker:
+        token, _ = workers.issue_token(f"token-{number}", "all")
+        return workers.register(token, Register(f"w{number}", "model", "1"))
+
+    # -- people ----------------------------------------------------------------------------------
+
+    @rule(
+        chosen=st.lists(
+            st.tuples(
+                st.sampled_from(SYSTEM_IDS),
+                st.sampled_from(CLUSTERS),
+                st.sampled_from(sorted(DOCUMENTS)),
+                st.sampled_from(sorted(LLDP)),
+            ),
+            min_size=1,
+            max_size=4,
+        )
+    )
+    def upload(self, chosen: list[tuple[str, str, str, str]]) -> None:
+        uploads = []
+        for system_id, cluster, lshw, lldp in chosen:
+            given = {"lshw": DOCUMENTS[lshw], "lldp": LLDP[lldp]}
+            probes = {probe: xml.encode() if xml else None for probe, xml in given.items()}
+            uploads.append(Upload(system_id, cluster, None, None, probes))
+        assert all(verdict.error is None for verdict in ingest.store(uploads))
+        self.remember()
+
+    @rule(system_id=st.sampled_from(SYSTEM_IDS))
+    def delete(self, system_id: str) -> None:
+        if Node.objects.filter(system_id=system_id, deleted_at=None).exists():
+            ingest.delete(system_id)
+            self.remember()
+
+    @rule(name=st.sampled_from(TAGS), definition=st.sampled_from(DEFINITIONS))
+    def define(self, name: str, definition: str) -> None:
+        if Tag.objects.filter(name=name).exists():
+            tag = tags.update(name, definition=definition)
+        else:
+            tag = tags.create(name, definition=definition)
+        self.targets[tag.id] = dict(Partition.objects.values_list("id", "rev"))
+
+    @rule(name=st.sampled_from(TAGS))
+    def delete_tag(self, name: str) -> None:
+        if Tag.objects.filter(name=name).exists():
+            tags.delete(name)
+
+    @rule(name=st.sampled_from(TAGS))
+    def rebuild(self, name: str) -> None:
+        if Tag.objects.filter(name=name).exists():
+            rebuilds.request([name], None)
+
+    @rule()
+    def cancel(self) -> None:
+        running = Rebuild.objects.filter(state="running").order_by("id").first()
+        if running and running.reason != "created":
+            rebuilds.cancel(running.uuid)
+
+    # -- workers ---------------------------------------------------------------------------------
+
+    @rule(worker=st.integers(0, 1), most=st.integers(1, 3))
+    def lease(self, worker: int, most: int) -> None:
+        holds_now = [partition for owner, partition in self.images if owner == worker]
+        answer = leases.lease(self.workers[worker], most, holds_now)
+        for leased in answer.leases:
+            base = self.images.get((worker, leased.partition))
+            self.fetches.append(Fetch(worker, leased, answer.expressions, base))
+
+    @rule(worker=st.integers(0, 1))
+    def work(self, worker: int) -> None:
+        """All that there is to do now, by a worker that keeps what it reads."""
+        seen = len(self.fetches)
+        self.lease(worker, 8)
+        for fetch in self.fetches[seen:]:
+            while not fetch.is_done:
+                fetch.page(100)
+            self.images[worker, fetch.lease.partition] = fetch.image()
+            self.send((worker, fetch.result(None)))
+        del self.fetches[seen:]
+
+    @precondition(lambda self: self.fetches)
+    @rule(data=st.data(), max_nodes=st.integers(1, 4))
+    def fetch(self, data: Any, max_nodes: int) -> None:
+        fetch = data.draw(st.sampled_from(self.fetches))
+        if not fetch.is_done:
+            fetch.page(max_nodes)
+
+    @precondition(lambda self: self.fetches)
+    @rule(
+        data=st.data(),
+        is_kept=st.booleans(),
+        failing=st.sampled_from([None] * 8 + DEFINITIONS[:1]),
+    )
+    def evaluate(self, data: Any, is_kept: bool, failing: str | None) -> None:
+        fetch = data.draw(st.sampled_from(self.fetches))
+        while not fetch.is_done:
+            fetch.page(100)
+        self.fetches.remove(fetch)
+        if is_kept:
+            self.images[fetch.worker, fetch.lease.partition] = fetch.image()
+        self.results.append((fetch.worker, fetch.result(failing)))
+
+    @precondition(lambda self: self.results)
+    @rule(data=st.data(), is_repeated=st.booleans())
+    def complete(self, data: Any, is_repeated: bool) -> None:
+        """Maybe late; kept for a second time maybe."""
+        chosen = data.draw(st.sampled_from(self.results))
+        self.send(chosen)
+        if not is_repeated:
+            self.results.remove(chosen)
+
+    @precondition(lambda self: self.results)
+    @rule()
+    def lose_a_completion(self) -> None:
+        self.results.pop(0)
+
+    @precondition(lambda self: self.images)
+    @rule()
+    def forget_an_image(self) -> None:
+        self.images.pop(next(iter(self.images)))
+
+    @precondition(lambda self: self.fetches)
+    @rule(data=st.data())
+    def give_up(self, data: Any) -> None:
+        fetch = data.draw(st.sampled_from(self.fetches))
+        self.fetches.remove(fetch)
+        leases.give_up(self.workers[fetch.worker], [fetch.lease.lease], "draining")
+
+    @rule()
+    def let_leases_expire(self) -> None:
+        """Their workers do not know: what they were doing comes late."""
+        with connection.cursor() as cursor:
+            cursor.execute("UPDATE lease SET deadline = now() - interval '1 second'")
+        leases.reap()
+
+    @rule()
+    def maintain(self) -> None:
+        maintenance.sweep()
+        maintenance.collect_expressions()
+
+    def send(self, chosen: tuple[int, PartitionResult]) -> None:
+        worker, result = chosen
+        completions.complete(self.workers[worker], Completion("", [result]))
+
+    # -- what must hold --------------------------------------------------------------------------
+
+    def remember(self) -> None:
+        """The documents of each slot, with the rev from which on they are so."""
+        for node in Node.objects.prefetch_related("documents"):
+            probes = {} if node.deleted_at else {d.probe: d.xml for d in node.documents.all()}
+            versions = self.history.setdefault((node.partition_id, node.slot), [])
+            if not versions or versions[-1][1] != probes:
+                versions.append((node.rev, probes))
+            assert node.rev <= node.partition.rev
+
+    @invariant()
+    def every_match_is_true_at_its_rev_or_later(self) -> None:
+        for match in Match.objects.select_related("expression"):
+            true_at = match.rev if match.kept_rev is None else match.kept_rev
+            members = bitmap.from_bytes(match.members)
+            for (partition, slot), versions in self.history.items():
+                if partition == match.partition_id:
+                    possible = self.answers_since(match.expression.text, versions, true_at)
+                    assert bool(members >> slot & 1) in possible
+
+    @staticmethod
+    def answers_since(text: str, versions: list[tuple[int, Probes]], rev: int) -> set[bool]:
+        """What was true of a slot at `rev` or after it."""
+        possible = {holds(text, probes) for since, probes in versions if since > rev}
+        before = [probes for since, probes in versions if since <= rev]
+        possible.add(holds(text, before[-1]) if before else False)
+        return possible
+
+    @invariant()
+    def a_tag_flips_only_when_it_is_evaluated_everywhere(self) -> None:
+        for tag in Tag.objects.all():
+            if tag.expression_id != self.published.get(tag.id) and tag.expression_id:
+                revs = dict(
+                    Match.objects.filter(expression=tag.expression_id).values_list(
+                        "partition_id", "rev"
+                    )
+                )
+                for partition in Partition.objects.all():
+                    assert revs[partition.id] >= self.targets[tag.id].get(partition.id, 0)
+            self.published[tag.id] = tag.expression_id
+
+    @invariant()
+    def the_view_shows_the_bitmaps(self) -> None:
+        shown = set(NodeTag.objects.values_list("tag_id", "node_id"))
+        expected = set()
+        for tag in Tag.objects.exclude(expression=None):
+            for match in Match.objects.filter(expression=tag.expression_id):
+                members = bitmap.from_bytes(match.members)
+                for node in Node.objects.filter(partition=match.partition_id, deleted_at=None):
+                    if members >> node.slot & 1:
+                        expected.add((tag.id, node.id))
+        assert shown == expected
+        counts = freshness.status(list(Tag.objects.all()))
+        for tag_id, status in counts.items():
+            assert status.node_count == sum(found == tag_id for found, _ in expected)
+
+    @invariant()
+    def a_partition_has_one_lease_at_most_and_no_slot_twice(self) -> None:
+        assert Lease.objects.count() == leases.job_counts()["doing"]
+        for partition in Partition.objects.all():
+            slots = list(partition.nodes.values_list("slot", flat=True))
+            assert len(slots) == len(set(slots)) == partition.next_slot
+            assert partition.node_count == partition.nodes.filter(deleted_at=None).count()
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Lost work is found, and one honest worker does what there is."""
+        self.fetches.clear()
+        self.let_leases_expire()
+        maintenance.sweep()
+        for _ in range(200):
+            answer = leases.lease(self.workers[0], 8, [])
+            if not answer.leases:
+                break
+            for leased in answer.leases:
+                fetch = Fetch(0, leased, answer.expressions, None)
+                while not fetch.is_done:
+                    fetch.page(3)
+                self.send((0, fetch.result(None)))
+        maintenance.sweep()
+        assert leases.job_counts()["todo"] == leases.job_counts()["doing"] == 0
+
+    def everything_is_true(self) -> None:
+        live = Node.objects.filter(deleted_at=None).prefetch_related("documents")
+        probes = {node.id: {d.probe: d.xml for d in node.documents.all()} for node in live}
+        failed = Expression.objects.exclude(failed_at=None)
+        for tag in Tag.objects.exclude(Q(pending_expression__in=failed) | Q(expression__in=failed)):
+            assert tag.expression is not None
+            assert tag.pending_expression is None
+            found = set(NodeTag.objects.filter(tag=tag).values_list("node_id", flat=True))
+            assert found == {
+                id for id, given in probes.items() if holds(tag.expression.text, given)
+            }
+            assert freshness.status([tag])[tag.id].state == "ready"
+        assert not Rebuild.objects.filter(state="running").exists()
+        self.the_audit_trail_adds_up()
+
+    def the_audit_trail_adds_up(self) -> None:
+        replayed: dict[tuple[int, int], int] = {}
+        for change in MatchChange.objects.order_by("id"):
+            key = change.expression_id, change.partition_id
+            bits = replayed.get(key, 0)
+            added, removed = bitmap.from_bytes(change.added), bitmap.from_bytes(change.removed)
+            assert not bits & added
+            assert bits & removed == removed
+            replayed[key] = (bits | added) & ~removed
+        for match in Match.objects.all():
+            key = match.expression_id, match.partition_id
+            assert replayed.get(key, 0) == bitmap.from_bytes(match.members)
+
+
+@pytest.fixture
+def small_partitions(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TAGMILL_PARTITION_SLOTS", str(SLOTS))
+    # Expressions are collected as soon as nothing refers to them.
+    monkeypatch.setenv("TAGMILL_EXPRESSION_HOURS", "0")
+    config.load.cache_clear()
+    yield
+    monkeypatch.undo()
+    config.load.cache_clear()
+
+
+def test_tags_stay_true_whatever_happens(db: None, small_partitions: None) -> None:
+    run_state_machine_as_test(
+        Fleet,
+        settings=settings(
+            max_examples=60,
+            stateful_step_count=60,
+            deadline=None,
+            derandomize=True,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+            phases=(Phase.generate,),
+        ),
+    )
