@@ -82,8 +82,9 @@ def apply(results: Iterable[Result], capacities: dict[int, int]) -> Applied:
     Relies on: the caller has locked the partitions; `capacities` are theirs, in slots.
     """
     wanted = list(results)
-    stored = _locked(wanted)
+    # The collector locks an expression before its matches, and so does this.
     known = _existing({result.expression for result in wanted})
+    stored = _locked(wanted)
     new: dict[tuple[int, int], _Match] = {}
     for result in wanted:
         key = result.expression, result.partition
@@ -122,7 +123,10 @@ def _combined(before: _Match | None, result: Result) -> int | None:
     """The members after the result; None when it does not apply."""
     if result.base_rev is None or result.evaluated is None:
         return result.members if before is None or before.rev < result.rev else None
-    if before is None or before.rev != result.base_rev or before.rev >= result.rev:
+    # During a forced rebuild (rev -1) what is stored is no base for anything.
+    if before is None or before.rev < 0:
+        return None
+    if before.rev != result.base_rev or before.rev >= result.rev:
         return None
     return (before.members & ~result.evaluated) | (result.members & result.evaluated)
 

@@ -1,0 +1,207 @@
+"""Results applied by compare-and-set, and the audit trail of what they changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tagmill.fleet import clusters, ingest
+from tagmill.fleet.models import Partition
+from tagmill.rebuilds import rebuilds
+from tagmill.tags import matches, tags
+from tagmill.tags.matches import Result
+from tagmill.tags.models import Expression, Match, MatchChange
+from tests.fleet.support import BARE, HAS_GPU, members, put, tag, the_partition
+from wire import bitmap
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def partition(db: None) -> Partition:
+    """With nodes in slots 0 to 3, at rev 9."""
+    clusters.create("north")
+    put("a", "b", "c", "d")
+    for i in range(8):
+        ingest.store([ingest.Upload("a", hostname=f"h{i}")])
+    return the_partition()
+
+
+@pytest.fixture
+def expression(partition: Partition) -> Expression:
+    found = tags.create("gpu", definition=HAS_GPU).pending_expression
+    assert found is not None
+    return found
+
+
+def bits(*slots: int) -> int:
+    return bitmap.from_slots(slots)
+
+
+def apply(
+    expression: Expression,
+    partition: Partition,
+    rev: int,
+    slots: tuple[int, ...],
+    **delta: Any,
+) -> bool:
+    found = Result(expression.id, partition.id, rev, bits(*slots), **delta)
+    return bool(matches.apply([found], {partition.id: partition.capacity}).keys)
+
+
+def audit() -> list[tuple[int | None, int, set[int], set[int]]]:
+    def slots(data: bytes) -> set[int]:
+        return set(bitmap.slots(bitmap.from_bytes(data)))
+
+    return [
+        (row.from_rev, row.to_rev, slots(row.added), slots(row.removed))
+        for row in MatchChange.objects.order_by("id")
+    ]
+
+
+def test_only_a_higher_rev_replaces_a_match(expression: Expression, partition: Partition) -> None:
+    assert apply(expression, partition, 3, (0, 1))
+    assert not apply(expression, partition, 2, (2,))
+    assert not apply(expression, partition, 3, (2,))
+    assert members(expression, partition) == {0, 1}
+    assert apply(expression, partition, 4, (1, 2))
+    assert members(expression, partition) == {1, 2}
+    assert Match.objects.get().rev == 4
+
+
+def test_the_audit_trail_has_a_row_for_each_change_and_for_nothing_else(
+    expression: Expression, partition: Partition
+) -> None:
+    apply(expression, partition, 3, (0, 1))
+    apply(expression, partition, 3, (0, 1))
+    apply(expression, partition, 4, (0, 1))
+    apply(expression, partition, 5, (1, 2))
+    apply(expression, partition, 6, ())
+    assert audit() == [
+        (None, 3, {0, 1}, set()),
+        (4, 5, {2}, {0}),
+        (5, 6, set(), {1, 2}),
+    ]
+
+
+def test_a_first_evaluation_without_members_leaves_no_audit(
+    expression: Expression, partition: Partition
+) -> None:
+    assert apply(expression, partition, 3, ())
+    assert audit() == []
+    assert Match.objects.get().rev == 3
+
+
+def test_a_delta_changes_the_slots_it_evaluated(
+    expression: Expression, partition: Partition
+) -> None:
+    apply(expression, partition, 3, (0, 1))
+    delta = {"base_rev": 3, "evaluated": bits(1, 2)}
+    assert apply(expression, partition, 5, (2, 3), **delta)
+    assert members(expression, partition) == {0, 2}
+    assert audit()[-1] == (3, 5, {2}, {1})
+    assert not apply(expression, partition, 5, (2, 3), **delta), "repeated"
+    assert members(expression, partition) == {0, 2}
+
+
+@pytest.mark.parametrize("base", [2, 4, -1])
+def test_a_delta_on_another_base_does_not_apply(
+    expression: Expression, partition: Partition, base: int
+) -> None:
+    apply(expression, partition, 3, (0, 1))
+    assert not apply(expression, partition, 5, (2,), base_rev=base, evaluated=bits(2))
+    assert members(expression, partition) == {0, 1}
+
+
+def test_a_delta_does_not_go_back_nor_make_a_match(
+    expression: Expression, partition: Partition
+) -> None:
+    assert not apply(expression, partition, 5, (2,), base_rev=0, evaluated=bits(2))
+    apply(expression, partition, 3, (0, 1))
+    assert not apply(expression, partition, 3, (2,), base_rev=3, evaluated=bits(2))
+    assert not apply(expression, partition, 2, (2,), base_rev=3, evaluated=bits(2))
+    assert members(expression, partition) == {0, 1}
+
+
+@pytest.mark.parametrize("base", [9, -1])
+def test_no_delta_applies_during_a_forced_rebuild(
+    expression: Expression, partition: Partition, base: int
+) -> None:
+    apply(expression, partition, 9, (0, 1))
+    rebuilds.request(["gpu"], None)
+    assert matches.stale([partition.id])[0].base_rev is None
+    assert not apply(expression, partition, 9, (2,), base_rev=base, evaluated=bits(2))
+    assert members(expression, partition) == {0, 1}
+    assert apply(expression, partition, 9, (0, 2))
+    row = Match.objects.get()
+    assert (row.rev, row.kept_rev) == (9, None)
+    assert audit()[-1] == (9, 9, {2}, {1})
+
+
+def test_two_results_for_one_match_apply_in_order(
+    expression: Expression, partition: Partition
+) -> None:
+    results = [
+        Result(expression.id, partition.id, 3, bits(0)),
+        Result(expression.id, partition.id, 5, bits(1), 3, bits(1)),
+        Result(expression.id, partition.id, 4, bits(3)),
+    ]
+    matches.apply(results, {partition.id: partition.capacity})
+    assert members(expression, partition) == {0, 1}
+    assert audit() == [(None, 5, {0, 1}, set())]
+
+
+def test_a_result_for_a_collected_expression_is_left_out(
+    expression: Expression, partition: Partition
+) -> None:
+    unknown = Result(expression.id + 100, partition.id, 9, bits(0))
+    known = Result(expression.id, partition.id, 9, bits(0))
+    applied = matches.apply([unknown, known], {partition.id: partition.capacity})
+    assert applied.keys == {(expression.id, partition.id)}
+
+
+def test_equal_definitions_share_an_expression_and_its_matches(partition: Partition) -> None:
+    tags.create("one", definition=HAS_GPU, namespaces={"a": "x", "b": "y"})
+    tags.create("two", definition=HAS_GPU, namespaces={"b": "y", "a": "x"})
+    tags.create("other", definition=HAS_GPU, namespaces={"a": "x"})
+    assert tag("one").pending_expression == tag("two").pending_expression
+    assert tag("one").pending_expression != tag("other").pending_expression
+    assert Expression.objects.count() == 2
+    assert len(matches.stale([partition.id])) == 2
+
+
+def test_stale_is_what_has_no_match_at_the_partitions_rev(
+    expression: Expression, partition: Partition
+) -> None:
+    assert matches.stale([partition.id]) == [(partition.id, expression.id, None)]
+    apply(expression, partition, 8, ())
+    assert matches.stale([partition.id]) == [(partition.id, expression.id, 8)]
+    assert matches.stale_partitions() == [partition.id]
+    apply(expression, partition, 9, ())
+    assert matches.stale([partition.id]) == [] == matches.stale_partitions()
+    put("a", xml=BARE)
+    assert matches.stale([partition.id]) == [(partition.id, expression.id, 9)]
+
+
+def test_what_nothing_names_is_not_stale_but_a_live_preview_is(
+    expression: Expression, partition: Partition
+) -> None:
+    tags.delete("gpu")
+    assert matches.stale([partition.id]) == [] and not matches.any_live()
+    from datetime import timedelta
+
+    from django.db.models.functions import Now
+
+    previewed = Expression.objects.filter(id=expression.id)
+    previewed.update(preview_until=Now() + timedelta(minutes=1))
+    assert len(matches.stale([partition.id])) == 1 and matches.any_live()
+    previewed.update(preview_until=Now() - timedelta(minutes=1))
+    assert matches.stale([partition.id]) == [] and not matches.any_live()
+
+
+def test_a_failed_expression_is_not_stale(expression: Expression, partition: Partition) -> None:
+    from django.db.models.functions import Now
+
+    Expression.objects.update(failed_at=Now())
+    assert matches.stale([partition.id]) == [] == matches.stale_partitions()
