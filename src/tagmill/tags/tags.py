@@ -45,7 +45,7 @@ def create(
         return Tag.objects.get(id=tag.id)
 
 
-def update(name: str, by: User | None = None, **changes: Any) -> Tag:
+def update(name: str, /, by: User | None = None, **changes: Any) -> Tag:
     """`changes`: name, comment, kernel_opts, definition, namespaces. A new definition is pending
     until it is evaluated everywhere; the published one again drops what is pending.
 
