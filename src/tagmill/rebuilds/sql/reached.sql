@@ -1,7 +1,8 @@
 -- Of the rebuilds given, those with nothing left to wait for, and whether an expression of theirs failed.
 -- A target waits while its match is below its rev; targets of expressions that failed, or that nothing
--- refers to any more, wait for nothing. Relies on: the rebuilds' rows are locked, so that two last
--- completions see each other.
+-- refers to any more, wait for nothing. The rebuild of a definition also waits until it is published, which
+-- a partition made meanwhile may delay. Relies on: the rebuilds' rows are locked, so that two last
+-- completions see each other; what is complete has been published before.
 SELECT r.id,
        EXISTS (
            SELECT
@@ -25,4 +26,11 @@ WHERE r.id = ANY(%(rebuilds)s)
             SELECT FROM tag
             WHERE tag.expression_id = t.expression_id OR tag.pending_expression_id = t.expression_id
         )
+  )
+  AND NOT EXISTS (
+      SELECT
+      FROM rebuild_tag rt
+      JOIN tag ON tag.id = rt.tag_id
+      JOIN expression e ON e.id = tag.pending_expression_id AND e.failed_at IS NULL
+      WHERE rt.rebuild_id = r.id AND r.reason <> 'forced'
   )
