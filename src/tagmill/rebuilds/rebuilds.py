@@ -54,16 +54,17 @@ def request(
         chosen = _automatic(names)
         tags = [tag.id for tag in chosen]
         expressions = _expressions(chosen)
+        sql.run(__file__, "force_matches", {"expressions": expressions})
         Expression.objects.filter(id__in=expressions, attempts__gt=0).update(
             attempts=0, failed_at=None, failure=""
         )
-        sql.run(__file__, "force_matches", {"expressions": expressions})
         return begin(tags, Rebuild.Reason(reason), by)
 
 
 def begin(tags: Sequence[int], reason: Rebuild.Reason, by: User | None) -> Rebuild:
     """Capture the targets and leave the work with the queue. In the caller's transaction."""
-    chosen = list(Tag.objects.filter(id__in=tags))
+    # Held, since the rebuild's reference to a tag waits for whoever changes the tag.
+    chosen = list(Tag.objects.filter(id__in=tags).order_by("id").select_for_update(no_key=True))
     expressions = _expressions(chosen)
     if reason != Rebuild.Reason.FORCED:
         expressions = sorted(
@@ -92,18 +93,21 @@ def cancel(uuid: UUID) -> None:
     """Stop waiting. What is published stays: matches made stale by force are taken back, and a
     pending definition is dropped. Raises NotFound, NotCancellable."""
     with transaction.atomic():
-        rebuild = Rebuild.objects.select_for_update().filter(uuid=uuid).first()
-        if rebuild is None:
+        found = Rebuild.objects.filter(uuid=uuid).first()
+        if found is None:
             raise NotFound(f"there is no rebuild {uuid}")
+        # Locks are taken as completions do: matches, tags, rebuild. If it is over, all is undone.
+        sql.run(__file__, "restore_matches", {"rebuild": found.id})
+        tags = list(found.tags.order_by("id").select_for_update(no_key=True, of=("self",)))
+        rebuild = Rebuild.objects.select_for_update().get(id=found.id)
         if rebuild.state != State.RUNNING:
             raise NotCancellable(f"the rebuild is over: it is {rebuild.state}")
-        if rebuild.reason == Rebuild.Reason.CREATED:
+        if rebuild.reason != Rebuild.Reason.FORCED and any(map(_is_new, tags)):
             raise NotCancellable(
                 "a new tag has no older definition to keep: delete the tag instead"
             )
-        sql.run(__file__, "restore_matches", {"rebuild": rebuild.id})
         if rebuild.reason == Rebuild.Reason.DEFINITION:
-            rebuild.tags.exclude(expression=None).update(pending_expression=None)
+            rebuild.tags.update(pending_expression=None)
         Rebuild.objects.filter(id=rebuild.id).update(state=State.CANCELLED, finished_at=Now())
         notify_progress()
 
@@ -164,6 +168,11 @@ def _seconds(rebuild: Rebuild) -> float:
         )
         row = cursor.fetchone()
     return float(row[0]) if row else 0.0
+
+
+def _is_new(tag: Tag) -> bool:
+    """Never published, nor assigned by hand before it had a definition."""
+    return tag.expression_id is None and not tag.assignments.exists()
 
 
 def _automatic(names: Sequence[str] | None) -> list[Tag]:

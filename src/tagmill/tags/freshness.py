@@ -14,8 +14,9 @@ from tagmill.tags.models import Expression, Tag
 
 @dataclass(frozen=True)
 class TagStatus:
-    """`node_count`: live nodes of the published set. `pending`: partitions that are stale for the
-    expression that is to be published, or else the published one. `failure`: empty, or why."""
+    """`node_count`: live nodes of the published set; before a manual tag's first definition is
+    published, those assigned by hand. `pending`: partitions that are stale for the expression that
+    is to be published, or else the published one. `failure`: empty, or why."""
 
     state: Literal["ready", "building", "failed"]
     node_count: int
@@ -65,6 +66,7 @@ def _of_automatic(
     target_id = tag.pending_expression_id or tag.expression_id or 0
     target = found.get(target_id, _Status(published.partitions))
     failure = failures.get(target_id, "")
+    node_count = assigned if tag.expression_id is None else published.nodes
     state: Literal["ready", "building", "failed"] = "ready"
     if failure:
         state = "failed"
@@ -72,7 +74,7 @@ def _of_automatic(
         state = "building"
     return TagStatus(
         state,
-        published.nodes,
+        node_count,
         target.partitions,
         target.stale,
         published.evaluated_at or target.evaluated_at,
