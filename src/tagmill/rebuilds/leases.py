@@ -31,6 +31,7 @@ from procrastinate.jobs import Status
 
 from tagmill import sql
 from tagmill.config import load
+from tagmill.errors import WorkerGone
 from tagmill.fleet.models import Cluster, Partition
 from tagmill.rebuilds.models import Lease, Worker
 from tagmill.tags import matches
@@ -96,17 +97,21 @@ def _enqueue(wanted: list[int], priority: int) -> None:
 
 def lease(worker: Worker, max_partitions: int, holds: Sequence[int]) -> LeaseAnswer:
     """Up to `max_partitions` partitions with what is stale in each: those that the worker holds
-    first, and no more than its share, so that waiting workers get some. May be none."""
+    first, and no more than its share, so that waiting workers get some. May be none.
+
+    Raises WorkerGone."""
     with transaction.atomic():
-        Worker.objects.filter(id=worker.id).update(last_heartbeat=Now())
+        _beat(worker)
         clusters = _clusters(worker)
         parameters = {"clusters": clusters, "holds": list(holds)}
-        candidates = sql.rows(__file__, "candidates", parameters)
-        if not candidates:
-            return LeaseAnswer([], {})
-        share = math.ceil(len(candidates) / (2 * _live_workers()))
-        jobs = _fetch(candidates, min(max_partitions, max(1, share)))
-        return _granted(worker, jobs)
+        while candidates := sql.rows(__file__, "candidates", parameters):
+            share = math.ceil(len(candidates) / (2 * _live_workers()))
+            jobs = _fetch(candidates, min(max_partitions, max(1, share)))
+            answer = _granted(worker, jobs)
+            # Jobs whose work is done already do not count; others took the rest of them.
+            if answer.leases or not jobs:
+                return answer
+        return LeaseAnswer([], {})
 
 
 def _fetch(candidates: list[Any], wanted: int) -> dict[int, int]:
@@ -185,17 +190,21 @@ def _live_workers() -> int:
 
 
 def heartbeat(worker: Worker, leases: Sequence[str]) -> list[str]:
-    """Extend the worker's leases that stand; those that do not."""
+    """Extend the worker's leases that stand; those that do not. Raises WorkerGone."""
     with transaction.atomic():
-        Worker.objects.filter(id=worker.id).update(last_heartbeat=Now())
+        _beat(worker)
         standing = Lease.objects.filter(worker=worker, uuid__in=leases, deadline__gt=Now())
-        kept = {
-            str(item)
-            for item in standing.order_by("uuid").select_for_update().values_list("uuid", flat=True)
-        }
+        # In the order in which a completion locks them.
+        rows = standing.order_by("partition_id").select_for_update()
+        kept = {str(item) for item in rows.values_list("uuid", flat=True)}
         deadline = Now() + timedelta(seconds=load().lease_seconds)
         Lease.objects.filter(uuid__in=kept).update(deadline=deadline)
     return [item for item in leases if str(uuid.UUID(item)) not in kept]
+
+
+def _beat(worker: Worker) -> None:
+    if not Worker.objects.filter(id=worker.id).update(last_heartbeat=Now()):
+        raise WorkerGone("no such worker: register again")
 
 
 def finish(worker: Worker, leases: Iterable[str]) -> dict[str, int]:
