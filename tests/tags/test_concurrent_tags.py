@@ -1,0 +1,204 @@
+"""Tags while others write: one expression, one publish, one name."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+from django.db import transaction
+
+from tagmill.errors import AlreadyExists
+from tagmill.fleet import clusters, ingest
+from tagmill.fleet.models import Partition
+from tagmill.rebuilds import rebuilds
+from tagmill.rebuilds.models import Rebuild
+from tagmill.tags import assign, definitions, matches, publishing, tags
+from tagmill.tags.matches import Result
+from tagmill.tags.models import Expression
+from tests.fleet.support import (
+    ANY,
+    HAS_GPU,
+    a_worker,
+    carriers,
+    complete,
+    done,
+    evaluated,
+    execute,
+    in_thread,
+    lease_one,
+    put,
+    tag,
+    the_partition,
+    until_blocked,
+    work,
+)
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def at_once(*work: Any) -> list[Any]:
+    """Start all at the same time; their results."""
+    barrier = threading.Barrier(len(work))
+
+    def run(one: Any) -> Any:
+        barrier.wait(10)
+        return one()
+
+    futures: list[Future[Any]] = [in_thread(lambda one=one: run(one)) for one in work]
+    return [done(future) for future in futures]
+
+
+def test_two_that_need_the_same_new_expression_share_it() -> None:
+    with transaction.atomic():
+        mine = definitions.expression_for(HAS_GPU, {})
+        other = in_thread(lambda: definitions.expression_for(HAS_GPU, {}))
+        until_blocked()
+    assert done(other).id == mine.id
+    assert Expression.objects.count() == 1
+
+
+def test_of_two_that_create_one_tag_one_is_refused() -> None:
+    with transaction.atomic():
+        tags.create("gpu", definition=HAS_GPU)
+        other = in_thread(lambda: tags.create("gpu", definition=ANY))
+        until_blocked()
+    with pytest.raises(AlreadyExists):
+        done(other)
+    assert tag("gpu").rebuilds.count() == 1
+
+
+def test_two_last_completions_at_once_publish_once() -> None:
+    clusters.create("north")
+    clusters.create("south")
+    put("a", cluster="north")
+    put("b", cluster="south")
+    tags.create("gpu", definition=HAS_GPU)
+    worker = a_worker()
+    first, second = (lease_one(worker) for _ in range(2))
+    with transaction.atomic():
+        complete(worker, evaluated(*first))
+        # It has applied its own part and cannot see ours: it must wait to know whether it is last.
+        other = in_thread(lambda: complete(worker, evaluated(*second)))
+        until_blocked()
+        assert in_thread(lambda: carriers("gpu")).result() == set()
+    assert done(other).results[0].applied == 1
+    assert tag("gpu").pending_expression is None
+    assert carriers("gpu") == {"a", "b"}
+    assert Rebuild.objects.get().state == "complete"
+
+
+def test_a_sweep_publishes_what_is_complete_and_was_not_published() -> None:
+    clusters.create("north")
+    put("a")
+    tags.create("gpu", definition=HAS_GPU)
+    expression = tag("gpu").pending_expression
+    assert expression is not None
+    partition = the_partition()
+    with transaction.atomic():
+        found = Result(expression.id, partition.id, partition.rev, 1)
+        matches.apply([found], {partition.id: partition.capacity})
+    assert tag("gpu").expression is None
+    with transaction.atomic():
+        assert publishing.publish() == [tag("gpu").id]
+        assert publishing.publish() == []
+    assert carriers("gpu") == {"a"}
+
+
+def test_a_definition_replaced_while_it_is_published_ends_in_one_of_both_orders() -> None:
+    clusters.create("north")
+    put("a")
+    tags.create("gpu", definition=HAS_GPU)
+    worker = a_worker()
+    leased = lease_one(worker)
+    with transaction.atomic():
+        complete(worker, evaluated(*leased))
+        other = in_thread(lambda: tags.update("gpu", definition=ANY))
+        until_blocked()
+    changed = done(other)
+    assert changed.expression.text == HAS_GPU and changed.pending_expression.text == ANY
+    assert [item.state for item in Rebuild.objects.order_by("id")] == ["complete", "running"]
+
+
+def test_assignments_at_the_same_time_are_all_kept() -> None:
+    clusters.create("north")
+    names = [f"n{i}" for i in range(8)]
+    put(*names)
+    tags.create("mine")
+    at_once(*(lambda name=name: assign.assign("mine", [name], []) for name in names))
+    assert carriers("mine") == set(names)
+
+
+def test_assigning_and_deleting_at_once_leaves_no_bit_behind() -> None:
+    clusters.create("north")
+    put("a", "b")
+    tags.create("mine")
+    with transaction.atomic():
+        ingest.delete("a")
+        other = in_thread(lambda: assign.assign("mine", ["a", "b"], []))
+        until_blocked()
+    assert done(other) == {"added": 1, "removed": 0, "unknown": ["a"]}
+    assert execute("SELECT sum(bit_count(members)) FROM assignment") == [(1,)]
+
+
+def test_a_definition_changed_while_a_rebuild_is_asked_for_does_not_deadlock() -> None:
+    clusters.create("north")
+    put("a")
+    tags.create("gpu", definition=HAS_GPU)
+    work(a_worker())
+    with transaction.atomic():
+        rebuilds.request(["gpu"], None)
+        other = in_thread(lambda: tags.update("gpu", definition=ANY))
+        until_blocked()
+    done(other)
+    assert tag("gpu").pending_expression is not None
+
+
+def test_a_rebuild_cancelled_during_a_completion_does_not_deadlock() -> None:
+    clusters.create("north")
+    put("a")
+    tags.create("gpu", definition=HAS_GPU)
+    worker = a_worker()
+    work(worker)
+    rebuild = rebuilds.request(["gpu"], None)
+    answer, lease = lease_one(worker)
+    partition = Partition.objects.get()
+    found = Result(tag("gpu").expression_id or 0, partition.id, partition.rev, 1)
+    with transaction.atomic():
+        # What a completion does first; it ends with the rebuilds.
+        matches.apply([found], {partition.id: partition.capacity})
+        other = in_thread(lambda: rebuilds.cancel(rebuild.uuid))
+        until_blocked()
+        assert complete(worker, evaluated(answer, lease)).results[0].outcome == "applied"
+        assert rebuilds.finish_reached() == []
+    with pytest.raises(rebuilds.NotCancellable):
+        done(other)
+    rebuild.refresh_from_db()
+    assert rebuild.state == "complete"
+
+
+def test_a_collection_during_a_late_completion_does_not_deadlock() -> None:
+    clusters.create("north")
+    put("a")
+    tags.create("gpu", definition=HAS_GPU)
+    work(a_worker())
+    expression = tag("gpu").expression_id or 0
+    partition = the_partition()
+    tags.delete("gpu")
+    with transaction.atomic():
+        # The collector has found it, and deletes its matches next.
+        execute("SELECT FROM expression FOR UPDATE")
+        late = Result(expression, partition.id, partition.rev + 1, 0)
+
+        def apply() -> set[tuple[int, int]]:
+            with transaction.atomic():
+                return matches.apply([late], {partition.id: partition.capacity}).keys
+
+        other = in_thread(apply)
+        until_blocked()
+        execute("DELETE FROM match")
+        execute("DELETE FROM match_change")
+        execute("DELETE FROM rebuild_target")
+        execute("DELETE FROM expression")
+    assert done(other) == set()
