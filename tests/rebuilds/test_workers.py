@@ -1,0 +1,105 @@
+"""Worker tokens and registrations."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+from django.db.models.functions import Now
+
+from tagmill.errors import AlreadyExists, Invalid, WorkerGone
+from tagmill.fleet import clusters
+from tagmill.rebuilds import leases, workers
+from tagmill.rebuilds.models import Worker, WorkerToken
+from tagmill.tags import tags
+from tests.fleet.support import HAS_GPU, a_worker, execute, lease_one, put
+from wire.messages import Register
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_token_authenticates_until_it_is_revoked() -> None:
+    token, text = workers.issue_token("rack", "all")
+    assert workers.authenticate(text) == token
+    assert text.split("_")[2] not in str(WorkerToken.objects.values().get())
+    WorkerToken.objects.update(revoked_at=Now())
+    assert workers.authenticate(text) is None
+
+
+def test_what_is_not_the_token_does_not_authenticate() -> None:
+    _, text = workers.issue_token("rack", "all")
+    _, other = workers.issue_token("shelf", "all")
+    _, lookup, secret = text.split("_", 2)
+    _, _, wrong = other.split("_", 2)
+    for bad in (
+        f"tmw_{lookup}_{wrong}",
+        f"tmw_{lookup}_{secret}x",
+        f"tmw_{lookup}_{secret[:-1]}",
+        f"tmw_{'0' * 16}_{secret}",
+        f"tmw_{lookup.upper()}_{secret}",
+        f"{text}\n",
+        lookup,
+        "",
+        "tmw__",
+        "tmw_\0_\0",
+        "x" * 100_000,
+    ):
+        assert workers.authenticate(bad) is None, bad[:80]
+
+
+def test_a_token_names_clusters_or_all_of_them() -> None:
+    north = clusters.create("north")
+    token, _ = workers.issue_token("rack", [north])
+    assert list(token.clusters.all()) == [north] and not token.all_clusters
+    with pytest.raises(AlreadyExists):
+        workers.issue_token("rack", "all")
+    for name, chosen in (("none", []), ("", [north]), ("a\nb", [north]), ("x" * 257, [north])):
+        with pytest.raises(Invalid):
+            workers.issue_token(name, chosen)
+
+
+def test_a_worker_is_known_to_its_own_token_only() -> None:
+    worker = a_worker()
+    other, _ = workers.issue_token("other", "all")
+    assert workers.get(worker.uuid, worker.token) == worker
+    for uuid, token in ((worker.uuid, other), (uuid4(), worker.token)):
+        with pytest.raises(WorkerGone):
+            workers.get(uuid, token)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("name", ""), ("name", "a\nb"), ("evaluator", "x" * 33), ("version", "")]
+)
+def test_what_a_worker_says_of_itself_is_checked(field: str, value: str) -> None:
+    token, _ = workers.issue_token("rack", "all")
+    said = {"name": "w", "evaluator": "lxml", "version": "1", field: value}
+    with pytest.raises(Invalid) as caught:
+        workers.register(token, Register(**said))
+    assert caught.value.extra["field"] == field
+
+
+def test_silent_workers_are_forgotten_unless_they_have_a_lease() -> None:
+    clusters.create("north")
+    put("a")
+    tags.create("gpu", definition=HAS_GPU)
+    silent, leased, loud = a_worker(name="s"), a_worker(name="l"), a_worker(name="x")
+    lease_one(leased)
+    execute(
+        "UPDATE worker SET last_heartbeat = now() - interval '1 hour' WHERE id = ANY(%s)",
+        [[silent.id, leased.id]],
+    )
+    assert workers.prune() == 1
+    assert set(Worker.objects.all()) == {leased, loud}
+    execute("UPDATE lease SET deadline = now() - interval '1 second'")
+    leases.reap()
+    assert workers.prune() == 1
+    assert list(Worker.objects.all()) == [loud]
+
+
+def test_a_forgotten_worker_is_told_so() -> None:
+    worker = a_worker()
+    Worker.objects.all().delete()
+    with pytest.raises(WorkerGone):
+        leases.lease(worker, 1, [])
+    with pytest.raises(WorkerGone):
+        leases.heartbeat(worker, [])
