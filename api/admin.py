@@ -32,6 +32,8 @@ admin.site.site_title = admin.site.site_header = "Tagmill"
 admin.site.index_title = "Administration"
 # A fleet has far more rows than a page should show; the API has them all.
 PER_PAGE = 50
+# Of the tags of a rebuild; it may have a thousand.
+MOST_NAMES = 8
 
 
 class ReadOnly(ModelAdmin):
@@ -203,13 +205,22 @@ class TagAdmin(ModelAdmin):
 
 @admin.register(Rebuild)
 class RebuildAdmin(ReadOnly):
-    list_display = ("uuid", "progress", "state", "reason", "requested_by", "requested_at")
+    list_display = (
+        "short", "tag_names", "progress", "state", "reason", "requested_by", "requested_at"
+    )  # fmt: skip
     list_filter = ("state", "reason")
     list_select_related = ("requested_by",)
     fields = (
         "uuid", "state", "progress", "nodes_per_second", "reason", "tag_names",
         "requested_by", "requested_at", "finished_at",
     )  # fmt: skip
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Rebuild]:
+        return super().get_queryset(request).prefetch_related("tags")
+
+    @admin.display(description="rebuild")
+    def short(self, rebuild: Rebuild) -> str:
+        return str(rebuild.uuid)[:8]
 
     @admin.display
     def progress(self, rebuild: Rebuild) -> str:
@@ -227,7 +238,9 @@ class RebuildAdmin(ReadOnly):
 
     @admin.display(description="tags")
     def tag_names(self, rebuild: Rebuild) -> str:
-        return ", ".join(rebuild.tags.values_list("name", flat=True)) or "-"
+        names = [tag.name for tag in rebuild.tags.all()]
+        more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+        return ", ".join(names[:MOST_NAMES]) + more or "-"
 
 
 @admin.register(Cluster)

@@ -106,6 +106,7 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "Tags for machine fleets: XPath expressions over hardware inventory.",
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
+    "SCHEMA_PATH_PREFIX": "/api/v1",
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
