@@ -48,8 +48,7 @@ class Partition:
         chosen = [
             BatchNode(slot, rev, probes)
             for slot, (rev, probes) in sorted(self.nodes.items())
-            if (after is None or slot > after)
-            and (probes if since is None else rev > since)
+            if (after is None or slot > after) and (probes if since is None else rev > since)
         ]
         following = chosen[most - 1].slot if len(chosen) > most else None
         return Batch(self.id, self.rev, chosen[:most], following)
@@ -222,7 +221,9 @@ def problem(status: int, code: str, **headers: str) -> Fault:
         request.setResponseCode(status)
         for name, value in headers.items():
             request.setHeader(name.replace("_", "-"), value)
-        return orjson.dumps({"title": "t", "status": status, "code": code, "detail": f"it is {code}"})
+        return orjson.dumps(
+            {"title": "t", "status": status, "code": code, "detail": f"it is {code}"}
+        )
 
     return answer
 

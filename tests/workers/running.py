@@ -26,6 +26,9 @@ def run(coroutine: Coroutine[Any, Any, Any], seconds: float = SECONDS) -> Any:
 
     reactor.callWhenRunning(start)
     reactor.run()
+    if reactor.threadpool is not None:
+        # `crash` leaves its threads, and the interpreter would wait for them at the end.
+        reactor._stopThreadPool()
     if isinstance(outcome[0], Failure):
         outcome[0].raiseException()
     return outcome[0]

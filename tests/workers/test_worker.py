@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -15,12 +14,12 @@ from twisted.internet.defer import Deferred
 from tests.workers import mockapi
 from tests.workers.mockapi import MockApi, Partition
 from tests.workers.running import polled, run
+from wire import bitmap
 from workers import settings
 from workers.client import Client
 from workers.errors import Unauthorized
 from workers.metrics import Metrics
 from workers.runtime import Worker
-from wire import bitmap
 
 
 class Rig:
@@ -107,5 +106,157 @@ def test_it_reads_every_page_and_takes_the_rev_of_the_first() -> None:
         assert members(rig, 7, 1) == [1, 3, 5, 7, 9]
         assert rig.api.results[0].rev == 10
         assert [page.get("after") for page in rig.api.pages] == [None, 2, 5, 8]
+
+    run(story())
+
+
+def test_a_delta_evaluates_only_what_changed_and_agrees_with_a_full_evaluation() -> None:
+    """Random changes over many revisions; every answer is compared with lxml's on all documents."""
+
+    async def story() -> None:
+        rig = Rig("--batch-nodes", "7")
+        draw = random.Random(5)
+        documents = ["<node/>", "<list/>", "<list><node/><node/></list>", "<node><a/></node>"]
+        partition = rig.partition(1, [draw.choice(documents) for _ in range(20)])
+        texts = {1: "//node", 2: "count(//node) > 1", 3: "true()", 4: "//a"}
+        rig.api.expressions = texts
+        rig.start()
+        for step in range(12):
+            bases: dict[int, int | None] = {}
+            for key in texts:
+                stored = rig.api.matches.get((key, 1))
+                # A forced one now and then: deltas and full results in one lease.
+                is_forced = draw.random() < 0.2
+                if is_forced and stored:
+                    rig.api.matches[key, 1] = (-1, stored[1])
+                bases[key] = None if is_forced or stored is None else stored[0]
+            rig.api.enqueue({1: bases})
+            await rig.results(step + 1)
+            for key, text in texts.items():
+                expected = [
+                    slot
+                    for slot, (_, probes) in sorted(partition.nodes.items())
+                    if probes
+                    and etree.fromstring(probes["lshw"]).getroottree().xpath(f"boolean({text})")
+                ]
+                assert members(rig, key, 1) == expected, (step, key)
+            for _ in range(draw.randrange(1, 10)):
+                slot = draw.randrange(25)
+                partition.put(slot, draw.choice([*documents, None]))
+        await rig.stop()
+        fulls = [page for page in rig.api.pages if "since" not in page]
+        assert len(fulls) == 3
+        assert sum(result.documents for result in rig.api.results) < 12 * 20
+
+    run(story())
+
+
+def test_a_runaway_expression_is_stopped_and_the_others_proceed() -> None:
+    async def story() -> None:
+        rig = Rig()
+        rig.api.registration["evaluation_seconds"] = 0.3
+        rig.partition(1, ["<node/>", "<node>" + "<a/>" * 3000 + "</node>", "<list/>"])
+        rig.api.expressions = {7: "count(//*[count(//*[count(//*) > 1]) > 1]) > 1", 8: "/node"}
+        rig.api.work.append({1: {7: None, 8: None}})
+        rig.start()
+        await rig.results(1)
+        await rig.stop()
+        (result,) = rig.api.results
+        assert [failure.expression for failure in result.failures] == [7]
+        assert "stopped after" in result.failures[0].reason
+        assert "slot 1" in result.failures[0].reason
+        assert members(rig, 8, 1) == [0, 1]
+        assert rig.value("tagmill_worker_child_restarts_total", reason="stopped") == 1
+
+    run(story())
+
+
+def test_a_killed_child_is_replaced_and_loses_nothing() -> None:
+    async def story() -> None:
+        rig = Rig()
+        rig.partition(1, ["<node/>", "<list/>"])
+        rig.api.expressions = {7: "/node"}
+        rig.start()
+        await polled(rig.reactor, lambda: rig.worker.evaluator.pid is not None)
+        first = rig.worker.evaluator.pid
+        os.kill(first or 0, signal.SIGKILL)
+        rig.api.work.append({1: {7: None}})
+        await rig.results(1)
+        assert rig.worker.evaluator.pid != first
+        assert members(rig, 7, 1) == [0]
+        await rig.stop()
+
+    run(story())
+
+
+FAULTS = {
+    "a dropped connection": mockapi.drop,
+    "a truncated answer": mockapi.truncate,
+    "garbage": mockapi.garbage,
+    "an answer that stops half-way": mockapi.never,
+    "503": mockapi.problem(503, "database_unavailable"),
+    "429": mockapi.problem(429, "slow_down", Retry_After="0"),
+}
+
+
+@pytest.mark.parametrize("call", ["register", "lease", "batch", "complete"])
+@pytest.mark.parametrize("fault", [name for name in FAULTS if "half-way" not in name])
+def test_it_tries_again_after(fault: str, call: str) -> None:
+    async def story() -> None:
+        rig = Rig()
+        rig.partition(1, ["<node/>"])
+        rig.api.expressions = {7: "/node"}
+        rig.api.work.append({1: {7: None}})
+        rig.api.faults[call].append(FAULTS[fault])
+        rig.start()
+        await rig.results(1)
+        await rig.stop()
+        assert members(rig, 7, 1) == [0]
+
+    run(story())
+
+
+def test_it_registers_again_when_the_server_has_forgotten_it() -> None:
+    async def story() -> None:
+        rig = Rig()
+        rig.partition(1, ["<node/>"])
+        rig.api.expressions = {7: "/node"}
+        for _ in range(2):
+            rig.api.work.append({1: {7: None}})
+        rig.api.faults["complete"].append(mockapi.problem(410, "worker_gone"))
+        rig.start()
+        await rig.results(1)
+        await rig.stop()
+        assert len(rig.api.registered) == 2
+        # What it held before stays good: one node was fetched once, and then only a delta.
+        assert ["since" in page for page in rig.api.pages] == [False, True]
+
+    run(story())
+
+
+def test_it_ends_when_the_token_is_refused() -> None:
+    async def story() -> None:
+        rig = Rig(token="tmw_wrong_one")
+        rig.start()
+        with pytest.raises(Unauthorized):
+            assert rig.done is not None
+            await rig.done
+        await rig.close()
+
+    run(story())
+
+
+def test_a_partition_that_has_gone_is_given_back() -> None:
+    async def story() -> None:
+        rig = Rig()
+        rig.partition(2, ["<node/>"])
+        rig.api.expressions = {7: "/node"}
+        rig.api.work.append({1: {7: None}})
+        rig.api.work.append({2: {7: None}})
+        rig.start()
+        await rig.results(1)
+        await rig.stop()
+        assert rig.api.given_up[0].leases == ["lease-1"]
+        assert members(rig, 7, 2) == [0]
 
     run(story())
