@@ -117,7 +117,7 @@ class MockApi(Resource):
         path = request.path.decode().removeprefix("/api/v1/")
         call = "batch" if path.startswith("partitions/") else path.removeprefix("workers/")
         request.setHeader("Content-Type", "application/json")
-        body = request.content.read()
+        request.body = body = request.content.read()
         self.requests.append((call, body))
         self.reactor.callLater(0, self._look)
         if request.getHeader("authorization") != f"Worker {TOKEN}":
