@@ -41,9 +41,10 @@ def delete(cluster: Cluster) -> None:
         # A node that is being stored takes this lock first, or has its partition already.
         if not Cluster.objects.select_for_update().filter(pk=cluster.pk).exists():
             raise NotFound(f"there is no cluster {cluster.name!r}")
-        partitions = list(cluster.partitions.values_list("id", flat=True))
-        locked = sql.rows(__file__, "lock_partitions", {"partitions": partitions})
-        live = sum(row[4] for row in locked)
+        # The strongest lock: also whoever captures the targets of a rebuild waits for it.
+        locked = list(cluster.partitions.order_by("id").select_for_update())
+        partitions = [partition.id for partition in locked]
+        live = sum(partition.node_count for partition in locked)
         if live:
             raise StillInUse(
                 f"{cluster.name!r} has {live} nodes: delete them or move them to another cluster"
