@@ -25,7 +25,7 @@ from tests.fleet.support import (
     until_blocked,
 )
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("no_jobs")]
 
 
 def upload(*uploads: Upload) -> list[str]:

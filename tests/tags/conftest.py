@@ -1,23 +1,3 @@
-"""Fixtures of the domain's tests."""
+from tests.fleet.fixtures import configure, no_jobs
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
-
-import pytest
-
-from tagmill import config
-
-
-@pytest.fixture
-def configure(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
-    """Settings for one test, as the environment would give them."""
-
-    def change(**settings: object) -> None:
-        for name, value in settings.items():
-            monkeypatch.setenv(f"TAGMILL_{name.upper()}", str(value))
-        config.load.cache_clear()
-
-    yield change
-    monkeypatch.undo()
-    config.load.cache_clear()
+__all__ = ["configure", "no_jobs"]

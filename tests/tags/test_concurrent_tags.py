@@ -35,7 +35,7 @@ from tests.fleet.support import (
     work,
 )
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("no_jobs")]
 
 
 def at_once(*work: Any) -> list[Any]:

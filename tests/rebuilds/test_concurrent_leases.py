@@ -1,0 +1,234 @@
+"""Leases, completions and the queue while others write."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.db import transaction
+
+from tagmill.fleet import clusters, ingest
+from tagmill.fleet.models import Partition
+from tagmill.rebuilds import leases
+from tagmill.rebuilds.models import Lease
+from tagmill.tags import matches, tags
+from tests.fleet.support import (
+    BARE,
+    HAS_GPU,
+    a_worker,
+    carriers,
+    complete,
+    done,
+    evaluated,
+    execute,
+    in_thread,
+    jobs,
+    lease_one,
+    put,
+    the_partition,
+    until_blocked,
+    work,
+)
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def _north(no_jobs: None, configure: Callable[..., None]) -> None:
+    configure(partition_slots=8)
+    clusters.create("north")
+
+
+def many(count: int) -> list[int]:
+    """So many stale partitions."""
+    tags.create("gpu", definition=HAS_GPU)
+    put(*(f"n{i}" for i in range(8 * count)))
+    return list(Partition.objects.order_by("id").values_list("id", flat=True))
+
+
+def at_once(*work: Callable[[], Any]) -> list[Any]:
+    barrier = threading.Barrier(len(work))
+
+    def run(one: Callable[[], Any]) -> Any:
+        barrier.wait(10)
+        return one()
+
+    return [done(future) for future in [in_thread(lambda one=one: run(one)) for one in work]]
+
+
+def test_many_that_defer_the_same_partitions_make_one_job_each() -> None:
+    ids = many(12)
+    execute("DELETE FROM procrastinate_jobs")
+
+    def defer(seed: int) -> None:
+        chance = random.Random(seed)
+        for _ in range(4):
+            leases.defer_partitions(chance.sample(ids, len(ids) - seed % 3))
+
+    at_once(*(lambda seed=seed: defer(seed) for seed in range(8)))
+    assert sorted(jobs()) == [(item, "todo") for item in ids]
+
+
+def test_deferring_leasing_and_completing_at_once_leaves_nothing_stale() -> None:
+    many(6)
+    workers = [a_worker(name=f"w{i}") for i in range(2)]
+
+    def upload(seed: int) -> None:
+        chance = random.Random(seed)
+        for i in range(8):
+            document = f"<list><node class='display'/><i>{i}</i></list>".encode()
+            put(*(f"n{n}" for n in chance.sample(range(48), 6)), xml=document)
+
+    at_once(
+        *(lambda seed=seed: upload(seed) for seed in range(2)),
+        *(lambda worker=worker: work(worker) for worker in workers),
+    )
+    work(workers[0])
+    assert matches.stale_partitions() == []
+    assert not jobs("todo") and not jobs("doing") and not Lease.objects.exists()
+    assert len(carriers("gpu")) == 48
+
+
+def test_an_upload_that_commits_while_a_lease_is_completed_is_evaluated_too() -> None:
+    put("a")
+    tags.create("gpu", definition=HAS_GPU)
+    worker = a_worker()
+    leased = lease_one(worker)
+    said = evaluated(*leased)
+    with transaction.atomic():
+        put("a", xml=BARE)
+        # The completion waits for the partition, and then sees that it has changed.
+        other = in_thread(lambda: complete(worker, said))
+        until_blocked()
+    assert done(other).results[0].outcome == "applied"
+    assert jobs("todo") == [(the_partition().id, "todo")]
+    work(worker)
+    assert carriers("gpu") == set()
+
+
+def test_an_upload_that_waits_for_a_completion_leaves_a_job() -> None:
+    put("a")
+    tags.create("gpu", definition=HAS_GPU)
+    worker = a_worker()
+    leased = lease_one(worker)
+    with transaction.atomic():
+        complete(worker, evaluated(*leased))
+        other = in_thread(lambda: put("a", xml=BARE))
+        until_blocked()
+    done(other)
+    assert jobs("todo") == [(the_partition().id, "todo")]
+    work(worker)
+    assert carriers("gpu") == set()
+
+
+def test_a_job_is_not_leased_before_the_change_that_it_is_for_is_seen() -> None:
+    put("a")
+    tags.create("gpu", definition=HAS_GPU)
+    worker = a_worker()
+    with transaction.atomic():
+        # There is a job already; this change is to be seen by whoever leases it.
+        put("a", xml=BARE)
+        assert done(in_thread(lambda: leases.lease(worker, 1, []).leases)) == []
+    _, lease = lease_one(worker)
+    assert lease.rev == 2
+
+
+def test_workers_that_lease_at_once_never_share_a_partition() -> None:
+    ids = many(12)
+    workers = [a_worker(name=f"w{i}") for i in range(4)]
+    found = at_once(*(lambda worker=worker: leases.lease(worker, 64, ids) for worker in workers))
+    leased = [item.partition for answer in found for item in answer.leases]
+    assert len(leased) == len(set(leased)) >= 2
+    assert Lease.objects.count() == len(jobs("doing")) == len(leased)
+
+
+def test_one_job_is_finished_once_when_two_complete_it() -> None:
+    put("a")
+    tags.create("gpu", definition=HAS_GPU)
+    worker = a_worker()
+    leased = lease_one(worker)
+    said = evaluated(*leased)
+    found = at_once(*(lambda: complete(worker, said) for _ in range(4)))
+    outcomes = sorted(answer.results[0].outcome for answer in found)
+    assert outcomes == ["applied", "late", "late", "late"]
+    assert sum(answer.results[0].applied for answer in found) == 1
+    assert jobs() == [(the_partition().id, "succeeded")]
+
+
+def test_a_heartbeat_locks_leases_in_the_order_of_completions() -> None:
+    ids = many(6)
+    worker = a_worker()
+    answer = leases.lease(worker, 3, [])
+    assert len(answer.leases) == 3
+    # Their uuids in the opposite order.
+    names = sorted((str(uuid4()) for _ in range(3)), reverse=True)
+    for partition, name in zip(ids, names, strict=False):
+        execute("UPDATE lease SET uuid = %s WHERE partition_id = %s", [name, partition])
+    with transaction.atomic():
+        execute("SELECT FROM lease WHERE partition_id = %s FOR UPDATE", [ids[0]])
+        other = in_thread(lambda: leases.heartbeat(worker, names))
+        until_blocked()
+        # It waits for the first, and so holds none of the others.
+        execute("SELECT FROM lease FOR UPDATE NOWAIT")
+    assert done(other) == []
+
+
+def test_the_reaper_leaves_a_lease_that_is_being_completed() -> None:
+    put("a")
+    tags.create("gpu", definition=HAS_GPU)
+    worker = a_worker()
+    leased = lease_one(worker)
+    execute("UPDATE lease SET deadline = now() - interval '1 second'")
+    with transaction.atomic():
+        complete(worker, evaluated(*leased))
+        assert done(in_thread(leases.reap)) == 0
+    assert jobs() == [(the_partition().id, "succeeded")]
+
+
+def test_a_completion_that_waits_for_the_reaper_is_late() -> None:
+    put("a")
+    tags.create("gpu", definition=HAS_GPU)
+    worker = a_worker()
+    leased = lease_one(worker)
+    execute("UPDATE lease SET deadline = now() - interval '1 second'")
+    with transaction.atomic():
+        assert leases.reap() == 1
+        other = in_thread(lambda: complete(worker, evaluated(*leased)))
+        until_blocked()
+    assert done(other).results[0].outcome == "late"
+    assert carriers("gpu") == {"a"}
+    assert [status for _, status in jobs()] == ["aborted", "todo"]
+
+
+def test_a_cluster_deleted_while_a_tag_is_made_does_not_break_the_tag() -> None:
+    south = clusters.create("south")
+    put("a", cluster="north")
+    put("b", cluster="south")
+    ingest.delete("b")
+    with transaction.atomic():
+        tags.create("gpu", definition=HAS_GPU)
+        other = in_thread(lambda: clusters.delete(south))
+        until_blocked()
+    done(other)
+    with transaction.atomic():
+        clusters.delete(clusters.create("east"))
+    work(a_worker())
+    assert carriers("gpu") == {"a"}
+
+
+def test_a_tag_made_while_a_cluster_is_deleted_does_not_break() -> None:
+    south = clusters.create("south")
+    put("a", cluster="north")
+    put("b", cluster="south")
+    ingest.delete("b")
+    with transaction.atomic():
+        clusters.delete(south)
+        other = in_thread(lambda: tags.create("gpu", definition=HAS_GPU))
+        until_blocked()
+    done(other)
+    work(a_worker())
+    assert carriers("gpu") == {"a"}
