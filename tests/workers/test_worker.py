@@ -260,3 +260,80 @@ def test_a_partition_that_has_gone_is_given_back() -> None:
         assert members(rig, 7, 2) == [0]
 
     run(story())
+
+
+def test_an_expression_on_which_the_child_dies_twice_has_failed() -> None:
+    """The child is killed each time it is at the expression, as the kernel's OOM killer would."""
+
+    async def story() -> None:
+        rig = Rig()
+        rig.partition(1, ["<node>" + "<a/>" * 3000 + "</node>"])
+        rig.api.expressions = {7: "count(//*[count(//*[count(//*) > 1]) > 1]) > 1", 8: "/node"}
+        rig.api.work.append({1: {7: None, 8: None}})
+        rig.start()
+        for _ in range(2):
+            await polled(rig.reactor, lambda: _noted(rig) == 7)
+            victim = rig.worker.evaluator.pid
+            os.kill(victim or 0, signal.SIGKILL)
+            await polled(rig.reactor, lambda: rig.worker.evaluator.pid != victim)  # noqa: B023
+        await rig.results(1)
+        await rig.stop()
+        (failure,) = rig.api.results[0].failures
+        assert failure.expression == 7 and "died" in failure.reason
+        assert members(rig, 8, 1) == [0]
+
+    run(story())
+
+
+def _noted(rig: Rig) -> int:
+    child: Any = rig.worker.evaluator._child
+    return -1 if child is None else child.note.read().expression
+
+
+def test_a_document_that_cannot_be_parsed_matches_nothing() -> None:
+    async def story() -> None:
+        rig = Rig()
+        rig.partition(1, ["<node/>", "<node>"])
+        rig.api.expressions = {7: "true()"}
+        rig.api.work.append({1: {7: None}})
+        rig.start()
+        await rig.results(1)
+        await rig.stop()
+        assert members(rig, 7, 1) == [0]
+        assert rig.value("tagmill_worker_unreadable_documents_total") == 1
+
+    run(story())
+
+
+def test_a_lost_lease_is_abandoned() -> None:
+    async def story() -> None:
+        rig = Rig()
+        rig.api.registration["heartbeat_seconds"] = 1
+        rig.partition(1, ["<node/>"])
+        rig.partition(2, ["<node/>"])
+        rig.api.expressions = {7: "/node"}
+        rig.api.faults["batch"].append(mockapi.never)
+        rig.api.lost = ["lease-1"]
+        rig.api.work.extend([{1: {7: None}}, {2: {7: None}}])
+        rig.start()
+        await rig.results(1)
+        await rig.stop()
+        assert [result.partition for result in rig.api.results] == [2]
+        assert rig.value("tagmill_worker_completions_total", outcome="lost") == 1
+
+    run(story())
+
+
+def test_a_broken_definition_fails_alone() -> None:
+    async def story() -> None:
+        rig = Rig()
+        rig.partition(1, ["<node/>"])
+        rig.api.expressions = {7: "//node[", 8: "/node"}
+        rig.api.work.append({1: {7: None, 8: None}})
+        rig.start()
+        await rig.results(1)
+        await rig.stop()
+        assert [item.expression for item in rig.api.results[0].failures] == [7]
+        assert members(rig, 8, 1) == [0]
+
+    run(story())

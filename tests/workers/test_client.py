@@ -1,0 +1,109 @@
+"""The client against real HTTP that goes wrong in every way we know of."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import orjson
+import pytest
+import zstandard
+from twisted.web.http_headers import Headers
+
+from tests.workers import mockapi
+from tests.workers.running import run
+from tests.workers.test_worker import FAULTS, Rig
+from wire.messages import Heartbeat, Register
+from workers import client as clients
+from workers.client import Client
+from workers.errors import (
+    NotFound,
+    ProtocolError,
+    Refused,
+    ServerError,
+    Unauthorized,
+    Unavailable,
+    WorkerGone,
+)
+
+
+def answer_to(fault: Any, ask: Callable[[Client], Awaitable[Any]] | None = None) -> ServerError:
+    """The error that a heartbeat (or `ask`) gets when the API answers by the fault."""
+
+    async def story() -> ServerError:
+        rig = Rig()
+        rig.client = Client(rig.reactor, rig.url, mockapi.TOKEN, seconds=0.5, most_page_bytes=5000)
+        rig.partition(1, ["<node/>"])
+        rig.api.faults["heartbeat"].append(fault)
+        rig.api.faults["batch"].append(fault)
+        with pytest.raises(ServerError) as caught:
+            await (ask or beat)(rig.client)
+        await rig.client.close()
+        await rig.close()
+        return caught.value
+
+    return run(story())
+
+
+async def beat(client: Client) -> Any:
+    return await client.heartbeat(Heartbeat("w", []))
+
+
+async def fetch(client: Client) -> Any:
+    return await client.batch(1, since=None, after=None, max_nodes=10, max_bytes=1000)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_may_pass_is_unavailable(fault: str) -> None:
+    assert isinstance(answer_to(FAULTS[fault]), Unavailable)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(401, Unauthorized), (404, NotFound), (409, Refused), (410, WorkerGone), (422, Refused)],
+)
+def test_problems_become_errors(status: int, kind: type[ServerError]) -> None:
+    error = answer_to(mockapi.problem(status, "a_code"))
+    assert type(error) is kind
+    assert "it is a_code" in str(error)
+
+
+def test_retry_after_is_passed_on() -> None:
+    error = answer_to(mockapi.problem(503, "busy", Retry_After="7"))
+    assert isinstance(error, Unavailable)
+    assert error.retry_after == 7
+
+
+def test_retry_after_may_be_a_date() -> None:
+    raw = Headers({"Retry-After": ["Thu, 01 Jan 1970 00:00:00 GMT"]})
+    assert clients.retry_after(raw) == 0
+    assert clients.retry_after(Headers({"Retry-After": ["soon"]})) is None
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"not zstd", zstandard.compress(b"{}"), zstandard.compress(b" " * 6000)]
+)
+def test_a_page_that_is_none_is_a_protocol_error(data: bytes) -> None:
+    fault = mockapi.body(data, Content_Encoding="zstd")
+    assert isinstance(answer_to(fault, fetch), ProtocolError)
+
+
+def test_a_body_beyond_the_bound_is_not_read() -> None:
+    fault = mockapi.body(b" " * 100_000)
+    error = answer_to(fault, fetch)
+    assert isinstance(error, ProtocolError) and "more than 5000 bytes" in str(error)
+
+
+def test_keys_in_another_order_are_read_too() -> None:
+    async def story() -> None:
+        rig = Rig()
+        batch = {"nodes": [], "next": None, "rev": 4, "partition": 1}
+        rig.api.faults["batch"].append(mockapi.body(orjson.dumps(batch)))
+        page = await fetch(rig.client)
+        assert (page.rev, page.next, page.is_empty) == (4, None, True)
+        registered = await rig.client.register(Register("w", "lxml", "1"))
+        assert registered.worker == "worker-1"
+        await rig.client.close()
+        await rig.close()
+
+    run(story())
