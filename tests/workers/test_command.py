@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
+import treq
 
 from tests.workers import mockapi
 from tests.workers.running import polled, run
@@ -67,10 +69,10 @@ def test_draining_completes_the_running_partition_and_gives_the_others_back() ->
         # Partition 1 is on its way back, and 2 is fetched but stuck in the server.
         rig.api.faults["batch"].extend([None, mockapi.never])
         rig.api.faults["complete"].append(signal_and_stall)
-        process = spawn(rig, "--drain-seconds", "0")
+        process = spawn(rig)
         await rig.api.until(lambda: bool(rig.api.given_up))
         assert await ended(rig, process) == 0
-        assert rig.api.given_up[0].leases == ["lease-2"]
+        assert [message.leases for message in rig.api.given_up] == [["lease-2"]]
         assert [result.lease for result in rig.api.results] == ["lease-1"]
         await rig.close()
 
@@ -104,3 +106,34 @@ def test_a_wrong_token_ends_with_code_2_and_says_what_to_do() -> None:
         await rig.close()
 
     run(story())
+
+
+def test_a_second_signal_ends_at_once_and_metrics_are_served_until_then() -> None:
+    async def story() -> None:
+        rig = Rig()
+        rig.partition(1, [BIG])
+        rig.api.expressions = {7: ENDLESS}
+        rig.api.work.append({1: {7: None}})
+        port = free_port()
+        process = spawn(rig, "--metrics-port", str(port))
+        await rig.api.until(lambda: bool(rig.api.pages))
+        page = await treq.get(f"http://127.0.0.1:{port}/metrics", persistent=False)
+        assert "tagmill_worker_leases_total 1.0" in await page.text()
+        process.send_signal(signal.SIGTERM)
+        await polled(rig.reactor, lambda: b"draining" in os.read(stderr(process), 65536))
+        process.send_signal(signal.SIGTERM)
+        assert await ended(rig, process) == 128 + signal.SIGTERM
+        await rig.close()
+
+    run(story())
+
+
+def stderr(process: subprocess.Popen[bytes]) -> int:
+    assert process.stderr is not None
+    return process.stderr.fileno()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
