@@ -6,24 +6,45 @@ RUN := $(VENV)/bin/python
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test lint format clean
+.PHONY: help demo install test lint format clean kernel-test kernel-bench kernel-fuzz differential
 
 help: ## Say what there is
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-demo: $(VENV)/runtime ## 10,000 machines get tagged before your eyes (ARGS="--nodes N --exit --json FILE")
+# The kernel is built where there is a Rust toolchain; without one everything runs on lxml.
+CARGO := $(shell command -v cargo 2>/dev/null)
+ifneq ($(CARGO),)
+KERNEL := $(VENV)/kernel
+endif
+
+demo: $(VENV)/runtime $(KERNEL) ## 10,000 machines get tagged before your eyes (ARGS="--nodes N --exit --json FILE")
 	@$(RUN) manage.py demo $(ARGS)
 
-install: $(VENV)/runtime ## What the server, the workers and the commands need, in .venv
+install: $(VENV)/runtime $(KERNEL) ## What the server, the workers and the commands need, in .venv
 
-test: $(VENV)/development ## Every test, on a real PostgreSQL (ARGS="-k lease" for some)
+test: $(VENV)/development $(KERNEL) ## Every test, on a real PostgreSQL (ARGS="-k lease" for some)
 	@$(RUN) -m pytest $(ARGS)
 
-lint: $(VENV)/development ## ruff, mypy --strict, the table of layers
+lint: $(VENV)/development ## ruff, mypy --strict, the table of layers; fmt and clippy where there is cargo
 	@$(RUN) -m ruff check .
 	@$(RUN) -m ruff format --check .
 	@$(RUN) -m mypy
 	@PYTHONPATH=src:. $(VENV)/bin/lint-imports
+ifneq ($(CARGO),)
+	@cd kernel && cargo fmt --check && cargo clippy --quiet --all-targets -- -D warnings
+endif
+
+kernel-test: ## The kernel crate's own tests
+	@cd kernel && cargo test --quiet
+
+kernel-bench: ## The kernel crate's criterion benches
+	@cd kernel && cargo bench
+
+kernel-fuzz: ## Fuzz the kernel's XML parser and XPath compiler for a minute each (nightly, cargo-fuzz)
+	@cd kernel && for target in parser compiler; do cargo +nightly fuzz run $$target -- -max_total_time=60; done
+
+differential: $(VENV)/development $(KERNEL) ## Four million random pairs of the kernel and lxml, instead of 100,000
+	@TAGMILL_DIFFERENTIAL_BATCHES=5000 $(RUN) -m pytest tests/kernel/test_differential.py
 
 format: $(VENV)/development ## Format the code
 	@$(RUN) -m ruff format .
@@ -41,6 +62,11 @@ $(VENV)/bin/python:
 $(VENV)/runtime: requirements.txt requirements-worker.txt | $(VENV)/bin/python
 	@echo "Installing requirements.txt into $(VENV) ..."
 	@$(RUN) -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@touch $@
+
+$(VENV)/kernel: kernel/Cargo.toml kernel/Cargo.lock $(shell find kernel/src -name '*.rs') | $(VENV)/runtime
+	@echo "Building the kernel ..."
+	@$(RUN) -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps ./kernel
 	@touch $@
 
 $(VENV)/development: requirements-dev.txt $(VENV)/runtime
