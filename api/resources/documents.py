@@ -11,7 +11,6 @@ from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schem
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from tagmill.fleet.ingest import Upload
 
 from api import imports, problems
 from api.parsers import NDJSONParser, TextXMLParser, XMLParser
@@ -19,6 +18,7 @@ from api.renderers import JSONRenderer, NDJSONRenderer, XMLRenderer
 from api.resources.base import Resource, is_current, one
 from api.resources.nodes import node_named, store
 from tagmill.errors import NotFound
+from tagmill.fleet.ingest import Upload
 from tagmill.fleet.models import Document
 
 PROBE = OpenApiParameter("probe", str, default="lshw", description="lshw, lldp, ...")

@@ -10,12 +10,12 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
-from tagmill.fleet.ingest import Upload
 
 from api.resources.base import Resource, Strict, one
 from api.resources.clusters import cluster_named
 from tagmill.errors import Invalid
 from tagmill.fleet import ingest
+from tagmill.fleet.ingest import Upload
 from tagmill.fleet.models import Node
 from tagmill.tags.models import NodeTag, Tag
 

@@ -11,9 +11,9 @@ from django.core.cache import cache
 from knox.models import AuthToken
 from lxml import etree
 from rest_framework.test import APIClient
-from tagmill.fleet.ingest import Upload
 
 from tagmill.fleet import clusters, ingest
+from tagmill.fleet.ingest import Upload
 from tagmill.fleet.models import Cluster
 from tagmill.rebuilds import workers
 from wire import bitmap
