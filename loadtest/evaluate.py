@@ -12,6 +12,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -101,8 +102,8 @@ class EvaluateBench:
         cached.seconds = dict.fromkeys(self.texts, 0.0)
         parsing = 0.0
         for chunk in _chunks(self._nodes(), TREES):
-            parsing += self._median(lambda chunk=chunk: [composed.compose(item) for item in chunk])
-            trees = [composed.compose(item) for item in chunk]
+            parsing += self._median(partial(_trees, chunk))
+            trees = _trees(chunk)
             for text, expression in compiled.items():
                 matches = expression.matches
                 found: list[bool] = []
@@ -126,9 +127,8 @@ class EvaluateBench:
         building, asking, images = 0.0, dict.fromkeys(self.texts, 0.0), []
         expressions = [self.kernel.Expression(text, {}) for text in self.texts]
         for chunk in _chunks(self._nodes(), IMAGE_NODES):
-            kept = []
-            building += self._median(lambda chunk=chunk, kept=kept: kept.append(self._image(chunk)))
-            images.append(kept[-1])
+            building += self._median(partial(self._image, chunk))
+            images.append(self._image(chunk))
         for image in images:
             # An expression's first question on an image may build what the later ones use.
             for text, expression in zip(self.texts, expressions, strict=True):
@@ -233,6 +233,10 @@ class EvaluateBench:
             "ratios": {name: round(value, 6) for name, value in ratios.items()},
             "mismatches": self.mismatches,
         }
+
+
+def _trees(nodes: Sequence[dict[str, str]]) -> list[Any]:
+    return [composed.compose(probes) for probes in nodes]
 
 
 def composition(probes: dict[str, str]) -> dict[str, str]:
