@@ -13,6 +13,7 @@ Procrastinate starts each once an interval, however many servers there are.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import threading
 from collections.abc import Callable
@@ -20,7 +21,8 @@ from datetime import timedelta
 from typing import cast
 
 import structlog
-from django.db import connection, transaction
+from asgiref.sync import sync_to_async
+from django.db import connection, connections, transaction
 from django.db.models.functions import Now
 from procrastinate.contrib.django import app
 from procrastinate.contrib.django.django_connector import DjangoConnector
@@ -35,10 +37,15 @@ log = structlog.get_logger("tagmill.maintenance")
 
 QUEUE = "maintenance"
 RESTART_SECONDS = 2.0
+# How soon the thread notices that it is to stop.
+STOP_SECONDS = 0.25
 
 
 def _periodic(cron: str) -> Callable[[Callable[[], object]], Callable[[], object]]:
-    """Register the function as a periodic task; it stays callable as it is."""
+    """Register the function as a periodic task; it stays callable as it is.
+
+    `cron` has seconds, if any, as its sixth and last field (croniter).
+    """
 
     def register(work: Callable[[], object]) -> Callable[[], object]:
         @functools.wraps(work)
@@ -59,13 +66,13 @@ def _periodic(cron: str) -> Callable[[Callable[[], object]], Callable[[], object
     return register
 
 
-@_periodic("*/5 * * * * *")
+@_periodic("* * * * * */5")
 def reap() -> int:
     """How many leases had expired."""
     return leases.reap()
 
 
-@_periodic("*/10 * * * * *")
+@_periodic("* * * * * */10")
 def sweep() -> None:
     """What a crash, or a transaction that could not see another, left undone."""
     leases.repair()
@@ -74,13 +81,13 @@ def sweep() -> None:
         rebuilds.finish_reached()
 
 
-@_periodic("0 * * * * *")
+@_periodic("* * * * *")
 def collect() -> None:
     workers.prune()
     collect_expressions()
 
 
-@_periodic("30 */10 * * * *")
+@_periodic("*/10 * * * * 30")
 def clean() -> None:
     leases.delete_finished_jobs()
     age = timedelta(days=load().rebuild_days)
@@ -110,6 +117,10 @@ def run_forever(stop: threading.Event) -> None:
 
 
 async def _run(stop: threading.Event) -> None:
+    # Periodic jobs are deferred over the Django connection of asgiref's thread, which nobody else
+    # closes: one that broke in an outage would break every later attempt.
+    close = sync_to_async(connections.close_all)
+    await close()
     # Django's connections are for threads; Procrastinate's worker has its own, asynchronous.
     connector = cast(DjangoConnector, app.connector).get_worker_connector()
     async with app.with_connector(connector).open_async() as running:
@@ -124,8 +135,13 @@ async def _run(stop: threading.Event) -> None:
                 delete_jobs="successful",
             )
         )
-        stopped = asyncio.create_task(asyncio.to_thread(stop.wait))
-        await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        stopped.cancel()
+        # Looked at now and then: asyncio.run waits for its threads, and one that waited for `stop`
+        # would outlive a worker that failed.
+        while not (stop.is_set() or work.done()):
+            await asyncio.wait({work}, timeout=STOP_SECONDS)
         work.cancel()
-        await asyncio.gather(work, return_exceptions=False)
+        try:
+            with contextlib.suppress(asyncio.CancelledError):
+                await work
+        finally:
+            await close()
