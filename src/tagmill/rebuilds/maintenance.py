@@ -99,6 +99,7 @@ def collect_expressions() -> int:
     while. Those in the audit trail keep their text: it explains the trail. How many were found."""
     hours = load().expression_hours
     with transaction.atomic():
+        sql.run(__file__, "note_use", {"hours": hours})
         found = [row[0] for row in sql.rows(__file__, "unreferenced", {"hours": hours})]
         if found:
             sql.run(__file__, "collect_expressions", {"expressions": found})
