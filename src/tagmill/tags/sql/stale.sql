@@ -14,6 +14,8 @@ WITH live AS (
 SELECT p.id, live.id, m.rev
 FROM partition p
 CROSS JOIN live
+-- The partitions again: the planner does not carry them over from p, and would read all matches.
 LEFT JOIN match m ON m.expression_id = live.id AND m.partition_id = p.id
+                 AND m.partition_id = ANY(%(partitions)s)
 WHERE p.id = ANY(%(partitions)s) AND m.rev IS DISTINCT FROM p.rev
 ORDER BY p.id, live.id

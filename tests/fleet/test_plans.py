@@ -1,0 +1,82 @@
+"""The hot statements at a realistic size: which tables they read whole, and what they cost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from tagmill import sql
+from tagmill.fleet import batches, ingest
+from tagmill.fleet.models import Cluster, Partition
+from tagmill.rebuilds import leases, rebuilds
+from tagmill.rebuilds.models import Rebuild
+from tagmill.tags import freshness, matches, members, publishing
+from tagmill.tags.models import Expression, Tag
+from tests.fleet.plans import fill
+from tests.fleet.support import plan, scanned
+
+pytestmark = pytest.mark.django_db
+
+LARGE = {"node", "document", "match", "rebuild_target"}
+# Each takes 1 to 25 ms; the trap of nested loops that this is for takes minutes.
+MOST_MILLISECONDS = 1000
+
+
+@pytest.fixture(autouse=True)
+def _filled(db: None) -> None:
+    fill()
+
+
+def ids(model: Any) -> list[int]:
+    return list(model.objects.order_by("id").values_list("id", flat=True))
+
+
+def test_no_hot_statement_reads_a_large_table_whole() -> None:
+    partitions, expressions = ids(Partition), ids(Expression)
+    tag = Tag.objects.order_by("id")[3]
+
+    def page(since: int | None, after: int) -> tuple[Any, str, dict[str, Any]]:
+        bounds = {"max_nodes": 256, "max_bytes": 1 << 22}
+        at = {"partition": partitions[7], "since": since, "after": after}
+        return batches, "batch", {**at, **bounds}
+
+    hot: list[tuple[Any, str, dict[str, Any]]] = [
+        page(None, -1),
+        page(None, 500),
+        page(990, -1),
+        page(0, 500),
+        (ingest, "live_nodes", {"system_ids": [f"n{partitions[0]}-{i}" for i in range(256)]}),
+        (ingest, "live_nodes", {"system_ids": ["n1-1"]}),
+        (matches, "stale", {"partitions": partitions[:1]}),
+        (matches, "stale", {"partitions": partitions[:4]}),
+        (matches, "lock_matches", {"partitions": partitions[:4], "expressions": expressions}),
+        (leases, "candidates", {"clusters": None, "holds": partitions[:9]}),
+        (leases, "candidates", {"clusters": ids(Cluster), "holds": []}),
+        (freshness, "status", {"expressions": expressions[:1]}),
+        (members, "membership", {"expression": tag.expression_id, "tag": tag.id}),
+    ]
+    for module, name, parameters in hot:
+        found = plan(sql.query(module.__file__, name), parameters)
+        assert not scanned(found) & LARGE, (name, parameters, found)
+
+
+def test_what_looks_at_all_matches_stays_cheap() -> None:
+    # Every second tag waits for its definition to be complete.
+    Tag.objects.filter(id__in=ids(Tag)[::2]).update(pending_expression=Expression.objects.first())
+    rebuilds_found = ids(Rebuild)
+    wide: list[tuple[Any, str, dict[str, Any]]] = [
+        (rebuilds, "reached", {"rebuilds": rebuilds_found}),
+        (rebuilds, "progress", {"rebuild": rebuilds_found[0]}),
+        (freshness, "status", {"expressions": ids(Expression)}),
+        (publishing, "complete_tags", {"tags": ids(Tag)}),
+        (matches, "stale", {"partitions": ids(Partition)}),
+        (matches, "stale_partitions", {}),
+    ]
+    for module, name, parameters in wide:
+        statement = sql.query(module.__file__, name)
+        with connection.cursor() as cursor:
+            cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", parameters)
+            found = cursor.fetchone()[0][0]
+        assert found["Execution Time"] < MOST_MILLISECONDS, (name, found)
