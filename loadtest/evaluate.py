@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import statistics
 import time
+from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,11 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
 
 from expressions import definition, evaluation
 from expressions import documents as composed
 from expressions.errors import DefinitionError
 from fixtures.generate import ProfileName, generate
+from loadtest.bench import Bench, BenchError, Session
 from loadtest.documents import NodeDocuments
 from loadtest.libxml_postgres import libxml_postgres
 from loadtest.xpath_exists import XpathExists
@@ -239,9 +242,9 @@ def _trees(nodes: Sequence[dict[str, str]]) -> list[Any]:
     return [composed.compose(probes) for probes in nodes]
 
 
-def composition(probes: dict[str, str]) -> dict[str, str]:
+def composition(probes: dict[str, str]) -> dict[str, bytes | str]:
     """The kernel takes probes in the order in which lxml's composition appends them."""
-    rest = {name: probes[name] for name in sorted(probes.keys() - {"lshw"})}
+    rest: dict[str, bytes | str] = {name: probes[name] for name in sorted(probes.keys() - {"lshw"})}
     return {"lshw": probes.get("lshw", "<list/>"), **rest}
 
 
@@ -267,3 +270,35 @@ def _differences(bitmaps: list[bytes], reference: list[bool]) -> int:
         bits = int.from_bytes(bitmaps[number], "little")
         wrong += sum(bool(bits >> slot & 1) != answer for slot, answer in enumerate(expected))
     return wrong
+
+
+class EvaluateCommand(Bench):
+    name = "evaluate"
+    help = "one expression on one document: the kernel, lxml, xpath_exists"
+    needs_database = False
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--nodes", type=int, default=2_000)
+        parser.add_argument("--profile", choices=("lean", "server"), default="server")
+        parser.add_argument("--seed", type=int, default=1)
+        parser.add_argument("--repetitions", type=int, default=3, help="medians are over these")
+
+    def run(self, options: dict[str, Any], session: Session) -> dict[str, Any]:
+        plan = Plan(**{name: options[name] for name in ("nodes", "profile", "seed", "repetitions")})
+        try:
+            bench = EvaluateBench(plan, session.console)
+        except ImportError as error:
+            raise BenchError(f"the kernel is not built ({error}): make kernel") from None
+        return {"bench": self.name} | bench.run()
+
+    def show(self, console: Console, result: dict[str, Any]) -> None:
+        size = result["document_bytes_mean"] / 1000
+        table = Table(title=f"{result['nodes']:,} documents of {size:.1f} kB, one core")
+        table.add_column("arm")
+        table.add_column("us a document and expression", justify="right")
+        for arm in result["arms"]:
+            table.add_row(arm["name"], f"{arm['us_per_document']:,.2f}")
+        console.print(table)
+        for name, ratio in result["ratios"].items():
+            console.print(f"{name}: {ratio:.4f}")
+        console.print(f"mismatches with lxml: {result['mismatches']}")

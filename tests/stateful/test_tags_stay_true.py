@@ -6,6 +6,7 @@ flips only when its new expression is evaluated everywhere. At the end every tag
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,6 +24,7 @@ from hypothesis.stateful import (
 )
 
 from tagmill import config
+from tagmill.errors import NotCancellable
 from tagmill.fleet import clusters, ingest
 from tagmill.fleet.models import Node, Partition
 from tagmill.fleet.uploads import Upload
@@ -119,8 +121,10 @@ class Fleet(RuleBasedStateMachine):
     @rule()
     def cancel(self) -> None:
         running = Rebuild.objects.filter(state="running").order_by("id").first()
-        if running and running.reason != "created":
-            rebuilds.cancel(running.uuid)
+        if running:
+            # A new tag has nothing older to keep.
+            with contextlib.suppress(NotCancellable):
+                rebuilds.cancel(running.uuid)
 
     # -- workers ---------------------------------------------------------------------------------
 
