@@ -6,34 +6,28 @@ Every arm answers the same questions. Tagmill's answers are compared node by nod
 
 from __future__ import annotations
 
-import contextlib
 import statistics
-import time
-from collections.abc import Callable, Iterator, Sequence
+from argparse import ArgumentParser
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-import psycopg
-from django.contrib.auth.models import User
-from knox.models import AuthToken
 from rich.console import Console
+from rich.table import Table
 
-from expressions import definition, evaluation
-from expressions import documents as composed
+from expressions import definition
 from fixtures import loader
 from fixtures.generate import ProfileName
 from fixtures.tags import SAMPLE_TAGS
-from loadtest import documents, processes
-from loadtest.http import Api
+from loadtest import documents
+from loadtest.bench import Bench, Session, machine
 from loadtest.libxml_postgres import libxml_postgres
-from loadtest.stack import Stack, StackError, free_port, running
+from loadtest.reference import Answers, ask_lxml, mismatches
+from loadtest.rig import Rig, Running
 from loadtest.xpath_exists import XpathExists
-from tagmill.rebuilds import workers
 from tagmill.tags.models import NodeTag
 
 WORKERS = 2
-PATIENCE_SECONDS = 900
 
 
 @dataclass
@@ -68,47 +62,31 @@ class Plan:
     profile: ProfileName
     seed: int
     repetitions: int
-    log: Path
 
 
 class RebuildBench:
     """One run. `one` is a single tag (what the origin measured), `all` the eight of the demo."""
 
-    def __init__(self, plan: Plan, url: str, console: Console) -> None:
+    def __init__(self, plan: Plan, session: Session) -> None:
         self.plan = plan
-        self.console = console
-        self._listener = psycopg.connect(url, autocommit=True)
-        self._listener.execute("LISTEN tagmill_progress")
-        self._names = [tag.name for tag in SAMPLE_TAGS]
+        self._session = session
+        self._definitions = {tag.name: tag.definition for tag in SAMPLE_TAGS}
+        self._names = list(self._definitions)
         self._arms: dict[str, Arm] = {}
 
     def run(self) -> dict[str, Any]:
         self._say(f"generating {self.plan.nodes:,} nodes ({self.plan.profile})")
         loader.load(self.plan.nodes, seed=self.plan.seed, profile=self.plan.profile)
-        user = User.objects.create_superuser("bench")
-        self._api_token = AuthToken.objects.create(user, expiry=None)[1]
-        self._worker_token = workers.issue_token("bench", "all")[1]
         self._say("asking lxml, the reference")
-        reference = self._reference()
+        reference = ask_lxml(self._definitions)
         self._database_arms(reference)
-        mismatches = self._tagmill_arms(reference)
-        return self._result(mismatches + self._wrong_counts)
-
-    # -- the reference ---------------------------------------------------------------------------
-
-    def _reference(self) -> dict[str, set[int]]:
-        compiled = {tag.name: evaluation.compile(tag.definition, {}) for tag in SAMPLE_TAGS}
-        answers: dict[str, set[int]] = {name: set() for name in compiled}
-        for node in documents.stream():
-            tree = composed.compose(node.probes)
-            for name, expression in compiled.items():
-                if expression.matches(tree):
-                    answers[name].add(node.node_id)
-        return answers
+        with Rig(self._session.url, self._session.log) as rig:
+            self._tagmill_arms(rig)
+        return self._result(mismatches(reference) + self._wrong_counts)
 
     # -- xpath_exists ----------------------------------------------------------------------------
 
-    def _database_arms(self, reference: dict[str, set[int]]) -> None:
+    def _database_arms(self, reference: Answers) -> None:
         self._wrong_counts = 0
         with libxml_postgres() as url:
             if url is None:
@@ -125,7 +103,7 @@ class RebuildBench:
                 database.close()
 
     def _database_arm(
-        self, database: XpathExists, reference: dict[str, set[int]], parallel: bool, label: str
+        self, database: XpathExists, reference: Answers, parallel: bool, label: str
     ) -> None:
         one = self._arm(f"xpath_exists {label}, 1 tag", 1)
         every = self._arm(f"xpath_exists {label}, {len(SAMPLE_TAGS)} tags", len(SAMPLE_TAGS))
@@ -149,72 +127,28 @@ class RebuildBench:
 
     # -- Tagmill ---------------------------------------------------------------------------------
 
-    def _tagmill_arms(self, reference: dict[str, set[int]]) -> int:
-        with self._stack() as (_, api):
-            for tag in SAMPLE_TAGS:
-                api.post("tags/", {"name": tag.name, "definition": tag.definition})
-            self._wait(lambda: all(tag["state"] == "ready" for tag in api.get("tags/")["results"]))
+    def _tagmill_arms(self, rig: Rig) -> None:
+        rig.create_tags(self._definitions)
+        with rig.stack(WORKERS) as running:
+            running.settle()
         for repetition in range(self.plan.repetitions):
             for label, names in self._questions():
                 self._say(f"Tagmill, {label}, run {repetition + 1} of {self.plan.repetitions}")
-                # New processes: the workers hold nothing, and the server has nothing cached.
-                with self._stack() as (stack, api):
-                    self._measure(f"tagmill cold, {label}", stack, api, names)
+                with rig.stack(WORKERS) as running:
+                    self._measure(f"tagmill cold, {label}", running, names)
                     # The other worker may hold a partition that this one is given: once to settle.
-                    self._rebuild(api, names)
-                    self._measure(f"tagmill warm, {label}", stack, api, names)
-        return self._mismatches(reference)
+                    running.rebuild(names)
+                    self._measure(f"tagmill warm, {label}", running, names)
 
     def _questions(self) -> list[tuple[str, Sequence[str]]]:
         return [("1 tag", self._names[:1]), (f"{len(self._names)} tags", self._names)]
 
-    def _stack(self) -> contextlib.AbstractContextManager[tuple[Stack, Api]]:
-        return _started(
-            Stack(f"127.0.0.1:{free_port()}", self._worker_token, self.plan.log),
-            self._api_token,
-            self._wait,
-        )
-
-    def _measure(self, name: str, stack: Stack, api: Api, names: Sequence[str]) -> None:
-        roots = stack.pids()
-        postmaster = processes.postmaster()
-        if postmaster:
-            roots["database"] = postmaster
-        before = processes.cpu_seconds(roots)
+    def _measure(self, name: str, running: Running, names: Sequence[str]) -> None:
+        used = running.measure(names)
         arm = self._arm(name, len(names))
-        arm.times.append(self._rebuild(api, names))
-        arm.cpu_seconds = processes.difference(processes.cpu_seconds(roots), before)
+        arm.times.append(used.seconds)
+        arm.cpu_seconds = used.cpu_seconds
         arm.matched = NodeTag.objects.filter(tag__name__in=names).count()
-
-    def _rebuild(self, api: Api, names: Sequence[str]) -> float:
-        """Seconds from the REST call to the moment after the last commit."""
-        started = time.perf_counter()
-        rebuild = api.post("rebuilds/", {"tags": list(names)})["uuid"]
-        self._wait(lambda: self._state(rebuild) == "complete")
-        return time.perf_counter() - started
-
-    def _state(self, rebuild: str) -> str:
-        row = self._listener.execute(
-            "SELECT state FROM rebuild WHERE uuid = %s", [rebuild]
-        ).fetchone()
-        return str(row[0]) if row else ""
-
-    def _wait(self, condition: Callable[[], bool]) -> None:
-        """Until `condition` holds, looking again after each commit that made progress."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not condition():
-            if time.monotonic() > deadline:
-                raise StackError(f"no end after {PATIENCE_SECONDS} s; see {self.plan.log}")
-            for _ in self._listener.notifies(timeout=0.25, stop_after=1):
-                pass
-
-    def _mismatches(self, reference: dict[str, set[int]]) -> int:
-        """Nodes on which Tagmill and lxml differ, over all tags."""
-        wrong = 0
-        for name in self._names:
-            nodes = NodeTag.objects.filter(tag__name=name).values_list("node_id", flat=True)
-            wrong += len(set(nodes) ^ reference[name])
-        return wrong
 
     # -- the result ------------------------------------------------------------------------------
 
@@ -231,6 +165,8 @@ class RebuildBench:
                     ratio = self._arms[f"tagmill {state}, {label}"].seconds / base.seconds
                     ratios[f"{state}_vs_xpath_exists_serial{suffix}"] = round(ratio, 4)
         return {
+            "bench": "rebuild",
+            "machine": machine(),
             "nodes": self.plan.nodes,
             "profile": self.plan.profile,
             "document_bytes_mean": round(documents.mean_bytes(), 1),
@@ -241,19 +177,39 @@ class RebuildBench:
         }
 
     def _say(self, what: str) -> None:
-        self.console.print(what, style="dim")
-
-    def close(self) -> None:
-        self._listener.close()
+        self._session.console.print(what, style="dim")
 
 
-@contextlib.contextmanager
-def _started(
-    stack: Stack, token: str, wait: Callable[[Callable[[], bool]], None]
-) -> Iterator[tuple[Stack, Api]]:
-    """The server and both workers, waiting for work; they are stopped on the way out."""
-    with running(stack):
-        stack.start_server()
-        stack.start_workers(WORKERS)
-        wait(lambda: stack.parked_polls() >= WORKERS)
-        yield stack, Api(stack.url, token)
+class RebuildCommand(Bench):
+    name = "rebuild"
+    help = "a rebuild, cold and warm, against xpath_exists on the same documents"
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--nodes", type=int, default=10_000)
+        parser.add_argument("--profile", choices=("lean", "server"), default="lean")
+        parser.add_argument("--seed", type=int, default=1)
+        parser.add_argument("--repetitions", type=int, default=3, help="medians are over these")
+
+    def run(self, options: dict[str, Any], session: Session) -> dict[str, Any]:
+        plan = Plan(**{name: options[name] for name in ("nodes", "profile", "seed", "repetitions")})
+        return RebuildBench(plan, session).run()
+
+    def show(self, console: Console, result: dict[str, Any]) -> None:
+        table = Table(
+            title=f"{result['nodes']:,} nodes of {result['document_bytes_mean'] / 1000:.1f} kB"
+        )
+        for column in ("arm", "seconds", "nodes/s", "matched", "CPU seconds by process"):
+            table.add_column(column, justify="left" if column == "arm" else "right")
+        for arm in result["arms"]:
+            cpu = ", ".join(f"{name} {seconds:.2f}" for name, seconds in arm["cpu_seconds"].items())
+            table.add_row(
+                arm["name"],
+                f"{arm['seconds']:.3f}",
+                f"{arm['nodes_per_second']:,.0f}",
+                f"{arm['matched']:,}",
+                cpu,
+            )
+        console.print(table)
+        for name, ratio in result["ratios"].items():
+            console.print(f"{name}: {ratio:.3f}")
+        console.print(f"mismatches with lxml: {result['mismatches']}")

@@ -16,7 +16,8 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
-MANAGE = Path(__file__).resolve().parents[1] / "manage.py"
+ROOT = Path(__file__).resolve().parents[1]
+MANAGE = ROOT / "manage.py"
 START_SECONDS = 60
 STOP_SECONDS = 30
 # linux/prctl.h
@@ -87,7 +88,7 @@ class Stack:
                 env=environment,
                 # Ctrl-C goes to the parent, which stops its children in order.
                 start_new_session=True,
-                preexec_fn=_end_with_parent,  # noqa: PLW1509 - no threads here yet
+                preexec_fn=end_with_parent,  # noqa: PLW1509 - no threads here yet
             )
 
     def _wait_until_ready(self) -> None:
@@ -123,7 +124,7 @@ class Stack:
                 process.wait()
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """In the child: a parent that is killed takes it along. Linux; elsewhere it stays."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
+import signal
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from rich.console import Console
-from rich.table import Table
 
-from loadtest.rebuild import Plan, RebuildBench
+from loadtest.bench import Bench, BenchError, Session, write_json
+from loadtest.evaluate import EvaluateCommand
+from loadtest.fleet import FleetBench
+from loadtest.rebuild import RebuildCommand
 from loadtest.scratch import scratch_database
 from loadtest.stack import StackError
+
+BENCHES: tuple[type[Bench], ...] = (RebuildCommand, EvaluateCommand, FleetBench)
+INTERRUPTED = 130  # what a shell says of a process that Ctrl-C ended
 
 
 class Command(BaseCommand):
@@ -21,57 +27,30 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         benches = parser.add_subparsers(dest="bench", required=True)
-        rebuild = benches.add_parser(
-            "rebuild", help="a rebuild, cold and warm, against xpath_exists on the same documents"
-        )
-        rebuild.add_argument("--nodes", type=int, default=10_000)
-        rebuild.add_argument("--profile", choices=("lean", "server"), default="lean")
-        rebuild.add_argument("--seed", type=int, default=1)
-        rebuild.add_argument("--repetitions", type=int, default=3, help="medians are over these")
-        rebuild.add_argument("--json", type=Path, metavar="FILE")
+        for bench in BENCHES:
+            sub = benches.add_parser(bench.name, help=bench.help)
+            sub.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE")
+            bench().add_arguments(sub)
 
     def handle(self, *args: Any, **options: Any) -> None:
+        # Like Ctrl-C: processes and database go on the way out.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        bench = next(item for item in BENCHES if item.name == options["bench"])()
         console = Console()
-        with tempfile.TemporaryDirectory(prefix="tagmill-bench-") as directory:
-            plan = Plan(
-                nodes=options["nodes"],
-                profile=options["profile"],
-                seed=options["seed"],
-                repetitions=options["repetitions"],
-                log=Path(directory),
-            )
-            try:
-                with scratch_database() as url:
-                    bench = RebuildBench(plan, url, console)
-                    try:
-                        result = bench.run()
-                    finally:
-                        bench.close()
-            except StackError as error:
-                raise CommandError(str(error)) from None
-        _print(console, result)
+        try:
+            result = self._run(bench, options, console)
+        except (BenchError, StackError) as error:
+            raise CommandError(str(error)) from None
+        except KeyboardInterrupt:
+            raise CommandError("interrupted", returncode=INTERRUPTED) from None
+        bench.show(console, result)
         if options["json"]:
-            options["json"].write_text(json.dumps(result, indent=2) + "\n")
-        if result["mismatches"]:
-            raise CommandError(f"{result['mismatches']} answers differ from lxml's")
+            write_json(options["json"], result)
+        if fault := bench.fault(result):
+            raise CommandError(fault)
 
-
-def _print(console: Console, result: dict[str, Any]) -> None:
-    table = Table(
-        title=f"{result['nodes']:,} nodes of {result['document_bytes_mean'] / 1000:.1f} kB"
-    )
-    for column in ("arm", "seconds", "nodes/s", "matched", "CPU seconds by process"):
-        table.add_column(column, justify="left" if column in {"arm"} else "right")
-    for arm in result["arms"]:
-        cpu = ", ".join(f"{name} {seconds:.2f}" for name, seconds in arm["cpu_seconds"].items())
-        table.add_row(
-            arm["name"],
-            f"{arm['seconds']:.3f}",
-            f"{arm['nodes_per_second']:,.0f}",
-            f"{arm['matched']:,}",
-            cpu,
-        )
-    console.print(table)
-    for name, ratio in result["ratios"].items():
-        console.print(f"{name}: {ratio:.3f}")
-    console.print(f"mismatches with lxml: {result['mismatches']}")
+    def _run(self, bench: Bench, options: dict[str, Any], console: Console) -> dict[str, Any]:
+        with contextlib.ExitStack() as stack:
+            log = stack.enter_context(tempfile.TemporaryDirectory(prefix="tagmill-bench-"))
+            url = stack.enter_context(scratch_database()) if bench.needs_database else ""
+            return bench.run(options, Session(console, url, Path(log)))

@@ -1,0 +1,131 @@
+"""What every `manage.py bench` subcommand is made of, and what they share."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+from abc import ABC, abstractmethod
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, ClassVar
+
+import psutil
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from tagmill import config
+
+
+@dataclass(frozen=True)
+class Session:
+    """`url` is the scratch database's ("" for a bench without one), `log` a temporary directory."""
+
+    console: Console
+    url: str
+    log: Path
+
+
+class Bench(ABC):
+    """One subcommand. `run` answers with what `--json` writes."""
+
+    name: ClassVar[str]
+    help: ClassVar[str]
+    needs_database: ClassVar[bool] = True
+
+    @abstractmethod
+    def add_arguments(self, parser: ArgumentParser) -> None: ...
+
+    @abstractmethod
+    def run(self, options: dict[str, Any], session: Session) -> dict[str, Any]:
+        """Raises BenchError or StackError."""
+
+    @abstractmethod
+    def show(self, console: Console, result: dict[str, Any]) -> None: ...
+
+    def fault(self, result: dict[str, Any]) -> str | None:
+        """Why the run failed though it came to its end; None when it did not."""
+        wrong = result.get("mismatches", 0)
+        return f"{wrong} answers differ from lxml's" if wrong else None
+
+
+class BenchError(Exception):
+    """The bench cannot go on; the message is for the user."""
+
+
+def numbers(text: str) -> list[int]:
+    """A list option, as `1,10,100`. Raises ValueError."""
+    found = [int(part) for part in text.split(",")]
+    if not found or min(found) < 1:
+        raise ValueError("positive whole numbers, separated by commas")
+    return found
+
+
+def progress(console: Console) -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    return Progress(*columns, TimeElapsedColumn(), console=console, transient=True)
+
+
+@contextlib.contextmanager
+def settings(**values: object) -> Iterator[None]:
+    """Tagmill's settings (`partition_slots=64`) of this process and those it starts meanwhile."""
+    names = {f"TAGMILL_{name.upper()}": str(value) for name, value in values.items()}
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update(names)
+    config.load.cache_clear()
+    try:
+        config.load()
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+        config.load.cache_clear()
+
+
+def machine() -> dict[str, Any]:
+    """What the figures of a run depend on, for its JSON."""
+    return {
+        "cores": os.cpu_count(),
+        "processor": _processor(),
+        "memory_bytes": psutil.virtual_memory().total,
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "versions": {name: version(name) for name in ("Django", "Twisted", "lxml", "psycopg")},
+    }
+
+
+def _processor() -> str:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def write_json(path: Path, result: dict[str, Any]) -> None:
+    path.write_text(json.dumps(result, indent=2) + "\n")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Raises BenchError when the file is not a JSON object."""
+    try:
+        value = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise BenchError(f"{path}: {error}") from None
+    if not isinstance(value, dict):
+        raise BenchError(f"{path}: not a JSON object")
+    return value
+
+
+def percentile(sorted_values: list[float], share: float) -> float:
+    """The smallest value that `share` (0..1) of the values do not exceed; 0 of none."""
+    if not sorted_values:
+        return 0.0
+    return sorted_values[min(len(sorted_values) - 1, int(len(sorted_values) * share))]

@@ -1,0 +1,98 @@
+"""Unit costs: what one partition, match, node and evaluation cost each part of the system.
+
+A cost file says of each figure how it was measured. `loadtest/data/costs.json` is the committed
+one; `manage.py bench calibrate --json FILE` makes another, of another machine or version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from loadtest.bench import BenchError, read_json
+
+DATA = Path(__file__).resolve().parent / "data"
+DEFAULT = DATA / "costs.json"
+# The origin's own figures, from the mail in which its author does the napkin math.
+ORIGIN = DATA / "origin.json"
+
+PROCESSES = ("worker", "api", "database")
+UNITS = ("rebuild", "partition", "match", "node", "evaluation", "cold_node", "waiting")
+
+
+def units(nodes: int, tags: int, partitions: int, *, is_cold: bool) -> dict[str, float]:
+    """How many of each unit one rebuild has.
+
+    A match is one (tag, partition), an evaluation one (tag, node). A cold node is one that is sent
+    to a worker. `waiting` counts, over all leases, the partitions that wait at that moment: every
+    lease looks at each of them.
+    """
+    return {
+        "rebuild": 1,
+        "partition": partitions,
+        "match": partitions * tags,
+        "node": nodes,
+        "evaluation": nodes * tags,
+        "cold_node": nodes if is_cold else 0,
+        "waiting": partitions * (partitions + 1) / 2,
+    }
+
+
+@dataclass(frozen=True)
+class Costs:
+    """`seconds[process][unit]` are CPU seconds; `bytes[name]` as the names say.
+
+    `fixed_seconds` passes in every rebuild without anybody's CPU being busy. `overlap`: a worker
+    fetches the next partition while it evaluates one. `utilisation` is the share of its capacity
+    that a plan gives to each process.
+    """
+
+    name: str
+    evaluator: str
+    partition_slots: int
+    overlap: bool
+    fixed_seconds: float
+    seconds: Mapping[str, Mapping[str, float]]
+    bytes: Mapping[str, float]
+    utilisation: Mapping[str, float]
+
+    def of(self, process: str, counts: Mapping[str, float]) -> float:
+        """CPU seconds that a process needs for so many units."""
+        table = self.seconds[process]
+        return sum(table.get(unit, 0.0) * count for unit, count in counts.items())
+
+    def worker_seconds(self, nodes: int, tags: int, *, is_cold: bool) -> float:
+        """What a worker needs for one partition of that many nodes."""
+        return self.of("worker", units(nodes, tags, 1, is_cold=is_cold))
+
+
+def load(path: Path = DEFAULT) -> Costs:
+    """Raises BenchError."""
+    return build(read_json(path), str(path))
+
+
+def build(value: Mapping[str, Any], source: str) -> Costs:
+    """Raises BenchError when it is not a cost file's content."""
+    try:
+        seconds = {process: dict(value["seconds"][process]) for process in PROCESSES}
+        made = Costs(
+            name=str(value["name"]),
+            evaluator=str(value["evaluator"]),
+            partition_slots=int(value["partition_slots"]),
+            overlap=bool(value["overlap"]),
+            fixed_seconds=float(value["fixed_seconds"]),
+            seconds=seconds,
+            bytes={name: float(size) for name, size in value["bytes"].items()},
+            utilisation={name: float(value["utilisation"][name]) for name in PROCESSES},
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BenchError(f"{source}: not a cost file ({error!r})") from None
+    for process, table in seconds.items():
+        for unit, cost in table.items():
+            if unit not in UNITS or not cost >= 0:
+                raise BenchError(f"{source}: bad cost {process}.{unit}: {cost}")
+    if not any(seconds["worker"].values()) or min(made.utilisation.values()) <= 0:
+        raise BenchError(f"{source}: workers must cost something, and utilisation be above 0")
+    return made

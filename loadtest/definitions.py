@@ -1,0 +1,30 @@
+"""As many different definitions as a benchmark wants, shaped like those that people write."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from fixtures.tags import SAMPLE_TAGS
+
+CLASSES = ("network", "display", "disk", "processor", "memory", "storage", "bridge", "bus")
+VENDORS = ("Intel", "AMD", "NVIDIA", "Mellanox", "Broadcom", "Supermicro", "Dell", "QEMU")
+GIGABYTES = (1, 4, 16, 64, 256, 1024)
+
+
+def definitions(count: int) -> dict[str, str]:
+    """`count` definitions by name: those of the demo first. The same for the same count."""
+    chosen = itertools.islice(_texts(), count)
+    return {f"bench-{number}": text for number, text in enumerate(chosen)}
+
+
+def _texts() -> Iterator[str]:
+    yield from (tag.definition for tag in SAMPLE_TAGS)
+    for number in itertools.count():
+        for kind in CLASSES:
+            yield f"count(//node[@class='{kind}']) > {number}"
+        for kind, vendor in itertools.product(CLASSES, VENDORS):
+            yield f"count(//node[@class='{kind}' and contains(vendor, '{vendor}')]) > {number}"
+        for size in GIGABYTES:
+            least = (size << 30) + number
+            yield f"//node[@class='memory' and size >= {least}]"
