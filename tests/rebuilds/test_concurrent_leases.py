@@ -13,7 +13,7 @@ from django.db import transaction
 
 from tagmill.fleet import clusters, ingest
 from tagmill.fleet.models import Partition
-from tagmill.rebuilds import leases
+from tagmill.rebuilds import leases, workers
 from tagmill.rebuilds.models import Lease
 from tagmill.tags import matches, tags
 from tests.fleet.support import (
@@ -75,7 +75,7 @@ def test_many_that_defer_the_same_partitions_make_one_job_each() -> None:
 
 def test_deferring_leasing_and_completing_at_once_leaves_nothing_stale() -> None:
     many(6)
-    workers = [a_worker(name=f"w{i}") for i in range(2)]
+    two = [a_worker(name=f"w{i}") for i in range(2)]
 
     def upload(seed: int) -> None:
         chance = random.Random(seed)
@@ -85,9 +85,9 @@ def test_deferring_leasing_and_completing_at_once_leaves_nothing_stale() -> None
 
     at_once(
         *(lambda seed=seed: upload(seed) for seed in range(2)),
-        *(lambda worker=worker: work(worker) for worker in workers),
+        *(lambda worker=worker: work(worker) for worker in two),
     )
-    work(workers[0])
+    work(two[0])
     assert matches.stale_partitions() == []
     assert not jobs("todo") and not jobs("doing") and not Lease.objects.exists()
     assert len(carriers("gpu")) == 48
@@ -139,8 +139,8 @@ def test_a_job_is_not_leased_before_the_change_that_it_is_for_is_seen() -> None:
 
 def test_workers_that_lease_at_once_never_share_a_partition() -> None:
     ids = many(12)
-    workers = [a_worker(name=f"w{i}") for i in range(4)]
-    found = at_once(*(lambda worker=worker: leases.lease(worker, 64, ids) for worker in workers))
+    four = [a_worker(name=f"w{i}") for i in range(4)]
+    found = at_once(*(lambda worker=worker: leases.lease(worker, 64, ids) for worker in four))
     leased = [item.partition for answer in found for item in answer.leases]
     assert len(leased) == len(set(leased)) >= 2
     assert Lease.objects.count() == len(jobs("doing")) == len(leased)
@@ -175,6 +175,17 @@ def test_a_heartbeat_locks_leases_in_the_order_of_completions() -> None:
         # It waits for the first, and so holds none of the others.
         execute("SELECT FROM lease FOR UPDATE NOWAIT")
     assert done(other) == []
+
+
+def test_a_silent_worker_that_leases_at_this_moment_is_not_forgotten() -> None:
+    put("a")
+    tags.create("gpu", definition=HAS_GPU)
+    worker = a_worker()
+    execute("UPDATE worker SET last_heartbeat = now() - interval '1 hour'")
+    with transaction.atomic():
+        answer, lease = lease_one(worker)
+        assert done(in_thread(workers.prune)) == 0
+    assert complete(worker, evaluated(answer, lease)).results[0].outcome == "applied"
 
 
 def test_the_reaper_leaves_a_lease_that_is_being_completed() -> None:

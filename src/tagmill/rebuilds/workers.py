@@ -85,7 +85,11 @@ def prune() -> int:
     the reaper has taken it."""
     silence = timedelta(seconds=SILENT_LEASES * load().lease_seconds)
     silent = Worker.objects.filter(last_heartbeat__lt=Now() - silence, leases=None)
-    return silent.delete()[0]
+    with transaction.atomic():
+        # One that speaks up at this moment, and may be given a lease, has locked its row.
+        locked = silent.select_for_update(skip_locked=True, of=("self",))
+        ids = list(locked.values_list("id", flat=True))
+        return Worker.objects.filter(id__in=ids).delete()[0]
 
 
 def _digest(secret: str) -> bytes:
