@@ -124,7 +124,7 @@ def missing(
         )
         return
     if world.named(test):
-        _misplaced(findings, world, path, step, test, before, nested=nested)
+        _misplaced(findings, world, path, step, test=test, before=before, nested=nested)
         return
     findings.add(
         "unknown_name",
@@ -162,9 +162,9 @@ def _misplaced(
     world: World,
     path: Path,
     step: Step,
+    *,
     test: NameTest,
     before: Places,
-    *,
     nested: bool,
 ) -> None:
     """The name exists, and not where the step looks."""

@@ -87,11 +87,11 @@ def _equal_to(
         same = [value for value in kept if is_number(value) and float(value) == number]
         if same:
             message = (
-                f"{symbol} compares with text as text, and documents write '{same[0]}', not '{text}': "
+                f"{symbol} compares with text as text, and documents write '{same[0]}', "
+                f"not '{text}': "
                 "compare with the number, without quotes"
             )
-            by = same[0].strip()
-            findings.add("number_compared_as_text", message, literal, by=by)
+            findings.add("number_compared_as_text", message, literal, by=same[0].strip())
             return
     subject = _subject(findings, nodes, places)
     message = f"no {subject} is '{text}' in any document"
