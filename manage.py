@@ -17,6 +17,7 @@ WITHOUT_DATABASE = {
     "makemigrations",
     "findstatic",
     "settings",
+    "capacity",
 }
 
 

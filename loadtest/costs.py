@@ -20,9 +20,10 @@ ORIGIN = DATA / "origin.json"
 
 PROCESSES = ("worker", "api", "database")
 UNITS = ("rebuild", "partition", "match", "node", "evaluation", "cold_node", "waiting")
+Units = dict[str, float]
 
 
-def units(nodes: int, tags: int, partitions: int, *, is_cold: bool) -> dict[str, float]:
+def units(nodes: int, tags: int, partitions: int, *, is_cold: bool) -> Units:
     """How many of each unit one rebuild has.
 
     A match is one (tag, partition), an evaluation one (tag, node). A cold node is one that is sent
@@ -40,19 +41,37 @@ def units(nodes: int, tags: int, partitions: int, *, is_cold: bool) -> dict[str,
     }
 
 
+def fetch_units(nodes: float, partitions: float, waiting: float, *, is_cold: bool) -> Units:
+    """What a lease of that many partitions, and fetching their nodes, asks of API and database."""
+    # A lease is half of what a partition costs beside its matches; a completion the other half.
+    return {
+        "partition": partitions / 2,
+        "cold_node": nodes if is_cold else 0,
+        "waiting": waiting * partitions,
+    }
+
+
+def completion_units(tags: int, partitions: float) -> Units:
+    return {"partition": partitions / 2, "match": partitions * tags}
+
+
 @dataclass(frozen=True)
 class Costs:
     """`seconds[process][unit]` are CPU seconds; `bytes[name]` as the names say.
 
     `fixed_seconds` passes in every rebuild without anybody's CPU being busy. `overlap`: a worker
-    fetches the next partition while it evaluates one. `utilisation` is the share of its capacity
-    that a plan gives to each process.
+    fetches the next partition while it evaluates one; without it, each batch of `batch_nodes` is
+    fetched, then evaluated. `utilisation` is the share of its capacity
+    that a plan gives to each process. `queues`: a plan adds servers where workers would queue for
+    them; without it, only the work is counted.
     """
 
     name: str
     evaluator: str
     partition_slots: int
+    batch_nodes: int
     overlap: bool
+    queues: bool
     fixed_seconds: float
     seconds: Mapping[str, Mapping[str, float]]
     bytes: Mapping[str, float]
@@ -81,7 +100,9 @@ def build(value: Mapping[str, Any], source: str) -> Costs:
             name=str(value["name"]),
             evaluator=str(value["evaluator"]),
             partition_slots=int(value["partition_slots"]),
+            batch_nodes=int(value["batch_nodes"]),
             overlap=bool(value["overlap"]),
+            queues=bool(value.get("queues", True)),
             fixed_seconds=float(value["fixed_seconds"]),
             seconds=seconds,
             bytes={name: float(size) for name, size in value["bytes"].items()},

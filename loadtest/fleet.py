@@ -336,7 +336,7 @@ def summary(
     reports: Sequence[Report],
 ) -> dict[str, Any]:
     """One step as JSON. `used`: CPU seconds by process; `busy`: share of the machine's cores."""
-    timings = {}
+    timings: dict[str, float] = {}
     for call in ("lease", "batch", "complete"):
         values = sorted(value for item in reports for value in getattr(item, f"{call}_ms"))
         timings |= {

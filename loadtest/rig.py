@@ -95,7 +95,7 @@ class Rig:
                 pass
 
     def scalar(self, statement: str, *parameters: Any) -> Any:
-        row = self._listener.execute(statement, parameters).fetchone()  # type: ignore[arg-type]
+        row = self._listener.execute(statement, parameters).fetchone()
         return row[0] if row else None
 
 

@@ -109,7 +109,7 @@ class Connection(Protocol):
         self._answer = Deferred()
         answer = self._answer
         if self.is_open and self.transport is not None:
-            self.transport.write(request)
+            self.transport.write(request)  # type: ignore[call-arg, misc]
         else:
             self._finish(ConnectionError("closed"))
         return answer
@@ -138,7 +138,7 @@ class Connection(Protocol):
     def close(self) -> None:
         self.is_open = False
         if self.transport is not None:
-            self.transport.abortConnection()  # type: ignore[attr-defined]
+            self.transport.abortConnection()
 
     def _finish(self, result: tuple[int, bytes] | Exception) -> None:
         answer, self._answer = self._answer, None
@@ -355,7 +355,8 @@ class Fleet:
         self._announced = -1
 
     async def connect(self) -> Connection:
-        return await connectProtocol(self._endpoint, Connection())
+        made: Connection = await connectProtocol(self._endpoint, Connection())
+        return made
 
     def command(self, command: dict[str, Any]) -> None:
         if "workers" in command:
@@ -408,7 +409,7 @@ class _Console(LineReceiver):
             self._fleet.command(message)
 
     def _say(self, message: dict[str, Any]) -> None:
-        self.sendLine(orjson.dumps(message))
+        self.sendLine(orjson.dumps(message))  # type: ignore[no-untyped-call]
 
     def connectionLost(self, reason: Any = None) -> None:
         # At once: nothing here needs an orderly end, and the server must cope with that.

@@ -14,13 +14,14 @@ from typing import Any
 
 import simpy
 
-from loadtest.capacity import Demand, Deployment
-from loadtest.costs import Costs, units
+from loadtest.capacity import Demand, Deployment, batches
+from loadtest.costs import Costs, Units, completion_units, fetch_units
 
 # About 20 events each.
 MOST_PARTITIONS = 20_000
-# Squared coefficient of variation of a service time: 1/16 is a spread of a quarter of the mean.
-SHAPE = 16
+# Squared coefficients of variation of service times. A request varies by a quarter of its mean; an
+# evaluation is a sum over a thousand documents, and hardly varies.
+SPREAD = {"worker": 1 / 400, "api": 1 / 16, "database": 1 / 16}
 # One machine's cores are shared in turns of this length, as an operating system does.
 SLICE_SECONDS = 0.01
 
@@ -81,48 +82,54 @@ class _Rebuild:
         )
 
     def _worker(self) -> Events:
-        """Evaluates; with read-ahead, the next partition is leased and fetched meanwhile."""
+        yield from self._with_read_ahead() if self._costs.overlap else self._one_by_one()
+
+    def _with_read_ahead(self) -> Events:
+        """The next partition is leased and fetched while one is evaluated."""
         ahead = self._env.process(self._lease_and_fetch())
-        completions = []
-        while True:
-            taken = yield ahead
-            if not taken:
-                break
-            if self._costs.overlap:
-                ahead = self._env.process(self._lease_and_fetch())
-            yield from self._evaluate(taken)
-            done = self._env.process(self._complete(taken))
-            completions.append(done)
-            if not self._costs.overlap:
-                yield done
-                ahead = self._env.process(self._lease_and_fetch())
+        while taken := (yield ahead):
+            ahead = self._env.process(self._lease_and_fetch())
+            yield from self._evaluate(taken, 1)
+            self._env.process(self._complete(taken))
+
+    def _one_by_one(self) -> Events:
+        """A batch is fetched, then evaluated; then the next one."""
+        count = batches(self._costs, self._demand)
+        while taken := self._take():
+            for number in range(count):
+                yield from self._fetch(taken, 1 if number == 0 else 0, count)
+                yield from self._evaluate(taken, count)
+            yield from self._complete(taken)
 
     def _lease_and_fetch(self) -> Generator[Any, Any, int]:
         """How many partitions were taken; 0 when none is left."""
-        taken = min(self._take(), self._left)
-        if not taken:
-            return 0
-        waiting, self._left = self._left, self._left - taken
-        began = self._env.now
-        # A lease is half of what a partition costs beside its matches; a completion the rest.
-        lease = {"partition": taken / 2, "waiting": taken * waiting}
-        yield from self._serve("api", lease)
-        yield from self._serve("database", lease)
-        fetch = {"node": 0.0, "cold_node": self._nodes(taken) if self._demand.is_cold else 0.0}
-        yield from self._serve("api", fetch)
-        yield from self._serve("database", fetch)
-        self._waits.append(self._env.now - began)
+        taken = self._take()
+        if taken:
+            yield from self._fetch(taken, 1, 1)
         return taken
 
-    def _take(self) -> int:
-        """Partitions of one event. The last rounds are of single ones, to end as evenly."""
-        share = self._left // self._deployment.workers
-        return max(1, min(self._step, share))
+    def _fetch(self, taken: int, leases: int, count: int) -> Events:
+        """A lease, if it is the first batch of `count`, and a batch."""
+        began = self._env.now
+        nodes, waiting = self._nodes(taken) / count, self._left + taken
+        amounts = fetch_units(nodes, taken * leases, waiting, is_cold=self._demand.is_cold)
+        yield from self._serve("api", amounts)
+        yield from self._serve("database", amounts)
+        self._waits.append(self._env.now - began)
 
-    def _evaluate(self, taken: int) -> Events:
-        nodes = self._nodes(taken)
-        amounts = units(1, self._demand.tags, taken, is_cold=False) | {
-            "rebuild": 0,
+    def _take(self) -> int:
+        """Partitions of one event; 0 at the end. The last are single ones, to end as evenly."""
+        share = self._left // self._deployment.workers
+        taken = min(self._left, max(1, min(self._step, share)))
+        self._left -= taken
+        return taken
+
+    def _evaluate(self, taken: int, count: int) -> Events:
+        """One batch of `count`."""
+        nodes, share = self._nodes(taken) / count, taken / count
+        amounts = {
+            "partition": share,
+            "match": share * self._demand.tags,
             "node": nodes,
             "evaluation": nodes * self._demand.tags,
             "cold_node": nodes if self._demand.is_cold else 0.0,
@@ -130,15 +137,15 @@ class _Rebuild:
         yield from self._work("worker", self._costs.of("worker", amounts))
 
     def _complete(self, taken: int) -> Events:
-        amounts = {"partition": taken / 2, "match": taken * self._demand.tags}
-        amounts |= {"rebuild": taken / self._partitions}
+        amounts = completion_units(self._demand.tags, taken)
+        amounts["rebuild"] = taken / self._partitions
         yield from self._serve("api", amounts)
         yield from self._serve("database", amounts)
 
     def _nodes(self, taken: int) -> float:
         return self._demand.nodes / self._partitions * taken
 
-    def _serve(self, process: str, amounts: dict[str, float]) -> Events:
+    def _serve(self, process: str, amounts: Units) -> Events:
         seconds = self._costs.of(process, amounts)
         if not seconds:
             return
@@ -148,7 +155,8 @@ class _Rebuild:
             yield from self._work(process, seconds)
 
     def _work(self, process: str, mean: float) -> Events:
-        seconds = mean * self._random.gammavariate(SHAPE, 1 / SHAPE)
+        spread = SPREAD[process]
+        seconds = mean * self._random.gammavariate(1 / spread, spread)
         self._busy[process] += seconds
         if self._machine is None:
             yield self._env.timeout(seconds)

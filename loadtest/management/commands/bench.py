@@ -17,8 +17,9 @@ from loadtest.fleet import FleetBench
 from loadtest.rebuild import RebuildCommand
 from loadtest.scratch import scratch_database
 from loadtest.stack import StackError
+from loadtest.sweep import SweepBench
 
-BENCHES: tuple[type[Bench], ...] = (RebuildCommand, EvaluateCommand, FleetBench)
+BENCHES: tuple[type[Bench], ...] = (RebuildCommand, EvaluateCommand, FleetBench, SweepBench)
 INTERRUPTED = 130  # what a shell says of a process that Ctrl-C ended
 
 
