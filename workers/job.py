@@ -41,6 +41,8 @@ class Job:
     seconds: float = 0.0
     is_abandoned: bool = False
     is_fetching: bool = False
+    is_passing: bool = True
+    """Whether the store has no room for its pages: they are forgotten with the job."""
     fetching: Deferred[None] | None = None
 
     @property
@@ -49,8 +51,16 @@ class Job:
 
     @property
     def rev(self) -> int:
-        """The image's after the fetch: its first page's."""
-        return self.pages[0].rev
+        """The image's after the fetch: its first page's; what it was where nothing is fetched."""
+        if self.pages:
+            return self.pages[0].rev
+        assert self.held is not None  # noqa: S101 - `is_current`
+        return self.held.rev
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the image held is all that is needed: then there is nothing to fetch."""
+        return self.held is not None and not self.deltas and self.held.rev >= self.lease.rev
 
     def fetched(self, answer: PageAnswer) -> None:
         """The answer to a page that was fetched."""

@@ -60,6 +60,19 @@ class Metrics:
             ["reason"],
             **make,
         )
+        self.shadowed = Counter(
+            "tagmill_worker_shadowed_documents",
+            "Documents that the reference was asked about, too (`--shadow`)",
+            **make,
+        )
+        self.disagreements = Counter(
+            "tagmill_worker_disagreements",
+            "Expressions and documents on which the reference differs (`--shadow`)",
+            **make,
+        )
+        self.image_bytes = Gauge(
+            "tagmill_worker_image_bytes", "Bytes of the images that the child holds", **make
+        )
         self.store_bytes = Gauge(
             "tagmill_worker_store_bytes", "Bytes of batches held, compressed", **make
         )

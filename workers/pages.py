@@ -5,8 +5,9 @@ The worker's own process never decodes the documents: of a page it reads only ho
 
 from __future__ import annotations
 
+import itertools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import orjson
 import zstandard
@@ -29,13 +30,17 @@ TAIL_BYTES = 40
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """`data` is the batch, zstd-compressed; `next` the `after` of the following page."""
+    """`data` is the batch, zstd-compressed; `next` the `after` of the following page.
+
+    `key` names the page in this process: the child may hold an image of it under that key.
+    """
 
     partition: int
     rev: int
     next: int | None
     is_empty: bool
     data: bytes
+    key: int = field(default_factory=itertools.count(1).__next__, compare=False)
 
     @property
     def size(self) -> int:

@@ -38,7 +38,7 @@ from workers.errors import (
     WorkerError,
     WorkerGone,
 )
-from workers.evaluators.process import EvaluatorProcess
+from workers.evaluators.process import ChildOptions, EvaluatorProcess
 from workers.job import Job
 from workers.metrics import Metrics
 from workers.pages import Page
@@ -67,8 +67,9 @@ class Worker:
         self._settings = settings
         self._client = client
         self._metrics = metrics
-        self._store = Store(settings.store_bytes, reactor.seconds)
-        self.evaluator = EvaluatorProcess(reactor, settings.evaluator, metrics, self._fail)
+        options = ChildOptions(settings.evaluator, settings.image_bytes, settings.shadow)
+        self.evaluator = EvaluatorProcess(reactor, options, metrics, self._fail)
+        self._store = Store(settings.store_bytes, reactor.seconds, self.evaluator.forget)
         self._registered: Registered | None = None
         self._jobs: dict[str, Job] = {}
         self._interruptible: Deferred[Any] | None = None
@@ -207,7 +208,7 @@ class Worker:
 
     async def _submit(self, job: Job, answers: list[Deferred[None]]) -> None:
         after: int | None = None
-        while True:
+        while not job.is_current:
             await self.evaluator.below(1 << 30, self._settings.prefetch)
             page = await self._page(job, after)
             job.pages.append(page)
@@ -253,10 +254,14 @@ class Worker:
     def _keep(self, job: Job) -> None:
         """Into the store, unless the image was dropped meanwhile."""
         partition = job.lease.partition
+        is_kept = False
         if job.since is None:
-            self._store.admit(partition, job.pages)
+            is_kept = self._store.admit(partition, job.pages)
         elif job.held is not None and self._store.get(partition) is job.held:
-            self._store.apply(partition, job.pages)
+            is_kept = True
+            if job.pages:
+                self._store.apply(partition, job.pages)
+        job.is_passing = not is_kept
         self._metrics.store_bytes.set(self._store.size)
         self._metrics.store_partitions.set(len(self._store))
 
@@ -272,6 +277,8 @@ class Worker:
             self._troubled(job, error)
             return
         self._metrics.failures.inc(len(result.failures))
+        if job.is_passing:
+            self.evaluator.forget(job.pages)
         self._completer.add(job, result)
 
     def _spoilt(self, job: Job, why: Failure) -> None:
@@ -298,6 +305,8 @@ class Worker:
 
     def _abandon(self, job: Job, reason: str, *, give_back: bool) -> None:
         job.is_abandoned = True
+        if job.is_passing:
+            self.evaluator.forget(job.pages)
         self._jobs.pop(job.lease.lease, None)
         self._metrics.completions.labels("given_up" if give_back else "lost").inc()
         self.evaluator.cancel(job.pass_)

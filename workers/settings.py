@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from workers.errors import BadSettings
-from workers.evaluators.base import EVALUATORS
+from workers.evaluators.base import AUTO, EVALUATORS, has_kernel, resolve
 
 PREFIX = "TAGMILL_WORKER_"
 UNITS = {"": 1, "b": 1, "k": 10**3, "kb": 10**3, "m": 10**6, "mb": 10**6, "g": 10**9, "gb": 10**9}
@@ -84,9 +84,30 @@ def token(text: str) -> str:
     return text
 
 
-def option(parse: Callable[[str], Any], default: str | None, text: str) -> Any:
-    """A field with the parser of its value, the default as text, and its help."""
-    return field(metadata={"parse": parse, "default": default, "help": text})
+def evaluator(text: str) -> str:
+    name = choice(AUTO, *EVALUATORS)(text)
+    if name == "kernel" and not has_kernel():
+        raise ValueError(
+            "the kernel is not installed: build it (`make install` where there is cargo), or choose"
+            " lxml or auto"
+        )
+    return resolve(name)
+
+
+def share(text: str) -> float:
+    value = seconds(text)
+    if value > 1:
+        raise ValueError("must be a number from 0 to 1")
+    return value
+
+
+def option(
+    parse: Callable[[str], Any], default: str | None, text: str, variable: str | None = None
+) -> Any:
+    """A field with the parser of its value, the default as text, its help, and the variable where
+    that is not named after the field."""
+    metadata = {"parse": parse, "default": default, "help": text, "variable": variable}
+    return field(metadata=metadata)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +128,7 @@ class Settings:
     prefetch: int = option(
         size, "16MiB", "Bytes of batches, compressed, fetched ahead of the evaluation."
     )
-    max_partitions: int = option(count(1, MOST_PARTITIONS), "1", "Most partitions in one lease.")
+    max_partitions: int = option(count(1, MOST_PARTITIONS), "16", "Most partitions in one lease.")
     store_bytes: int = option(
         size, "512MiB", "Bytes of batches, compressed, kept between leases. 0 keeps none."
     )
@@ -115,7 +136,16 @@ class Settings:
         seconds, "30", "How long SIGTERM waits for the partition under evaluation."
     )
     evaluator: str = option(
-        choice(*EVALUATORS), "lxml", "What evaluates: " + ", ".join(EVALUATORS) + "."
+        evaluator,
+        "auto",
+        "What evaluates: kernel, lxml, or auto: the kernel where it is installed.",
+        variable="TAGMILL_EVALUATOR",
+    )
+    image_bytes: int = option(
+        size, "1GiB", "Bytes of images that the kernel holds between leases. 0 holds none."
+    )
+    shadow: float = option(
+        share, "0", "Share of the documents, 0 to 1, on which the kernel is compared with lxml."
     )
     metrics_port: int = option(count(0, MOST_PORT), "0", "Port of Prometheus' `/metrics`. 0: none.")
     metrics_host: str = option(str, "127.0.0.1", "Address that `/metrics` listens on.")
@@ -131,7 +161,7 @@ def flag(item: Field[Any]) -> str:
 
 
 def variable(item: Field[Any]) -> str:
-    return PREFIX + item.name.upper()
+    return item.metadata["variable"] or PREFIX + item.name.upper()
 
 
 def parser() -> argparse.ArgumentParser:

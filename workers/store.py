@@ -49,11 +49,18 @@ def size_of(pages: list[Page]) -> int:
 
 
 class Store:
-    """Images by partition id, `most_bytes` in all. `now` answers seconds."""
+    """Images by partition id, `most_bytes` in all. `now` answers seconds; `dropped` is told of the
+    pages that nobody will ask for again."""
 
-    def __init__(self, most_bytes: int, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        most_bytes: int,
+        now: Callable[[], float],
+        dropped: Callable[[list[Page]], None] = lambda pages: None,
+    ) -> None:
         self._most = most_bytes
         self._now = now
+        self._dropped = dropped
         self._images: dict[int, Image] = {}
         self.size = 0
 
@@ -108,6 +115,7 @@ class Store:
         image = self._images.pop(partition, None)
         if image is not None:
             self.size -= image.size
+            self._dropped(image.pages)
 
     def _drop_idle(self) -> None:
         oldest = self._now() - IDLE_SECONDS

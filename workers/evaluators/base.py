@@ -8,9 +8,10 @@ worker. `tests/workers/test_evaluators.py` runs over every implementation in `EV
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, Protocol
 
 # What `Note` says instead of an expression's id.
@@ -32,17 +33,25 @@ class Answers:
     """`members`: the slots that match, by expression id; a bitmap as a Python int.
 
     `failures`: the reason, by the id of an expression that has no answer. `unreadable`: slots whose
-    document could not be parsed; they match nothing.
+    document could not be parsed; they match nothing. `shadowed`: documents that the reference was
+    asked about too, and `disagreements` the (expression, slot) on which it differs.
     """
 
     members: dict[int, int] = field(default_factory=dict)
     failures: dict[int, str] = field(default_factory=dict)
     unreadable: dict[int, str] = field(default_factory=dict)
     documents: int = 0
+    shadowed: int = 0
+    disagreements: list[tuple[int, int]] = field(default_factory=list)
 
 
 class Image(Protocol):
     """The documents of slots. A slot without probes ({} or None) matches nothing, also `true()`."""
+
+    @property
+    def nbytes(self) -> int:
+        """What it takes in memory."""
+        ...
 
     def put(self, slot: int, probes: Mapping[str, str]) -> None: ...
 
@@ -56,24 +65,46 @@ class Image(Protocol):
 
 
 class Evaluator(Protocol):
-    """`name` is what the worker registers with."""
+    """`name` is what the worker registers with. `keeps_images`: whether an image is worth keeping
+    for the next pass, since it answers faster than its documents can be parsed again."""
 
     name: str
+    keeps_images: bool
 
     def compile(self, text: str, namespaces: Mapping[str, str]) -> Any:
         """Raises expressions.errors.ExpressionError."""
         ...
 
-    def image(self) -> Image:
-        """A new image without documents."""
+    def image(self, source: Source, shadow: float = 0.0) -> Image:
+        """A new image without documents. `source` gives them again, for whatever an image does not
+        keep; `shadow` is the share of documents to ask the reference about, too."""
         ...
 
 
+Source = Callable[[], Iterable[tuple[int, Mapping[str, str] | None]]]
+
 # Modules that have an `EVALUATOR`. Imported in the child alone: the parent holds no libxml2.
-EVALUATORS = {"lxml": "workers.evaluators.lxml_evaluator"}
+EVALUATORS = {
+    "kernel": "workers.evaluators.kernel_evaluator",
+    "lxml": "workers.evaluators.lxml_evaluator",
+}
+AUTO = "auto"
+KERNEL_MODULE = "tagmill_kernel"
 
 
 def load(name: str) -> Evaluator:
     """Raises KeyError for an unknown name."""
     evaluator: Evaluator = import_module(EVALUATORS[name]).EVALUATOR
     return evaluator
+
+
+def has_kernel() -> bool:
+    """Whether the kernel is installed. It is not imported."""
+    return find_spec(KERNEL_MODULE) is not None
+
+
+def resolve(name: str) -> str:
+    """`auto` is the kernel where it is installed, and lxml elsewhere."""
+    if name != AUTO:
+        return name
+    return "kernel" if has_kernel() else "lxml"

@@ -1,9 +1,10 @@
 """The child process: unpacks pages, evaluates them, answers. Started by workers.evaluators.process.
 
-Standard input and output carry frames. In, `{"open": [[id, text, namespaces]...]}` starts a pass;
-`{"page": n, "run": [ids], "skip": hex}` with a page as body asks for the expressions `run` over the
-slots that neither an earlier page of the pass nor `skip` named. Out, `{"ready": true}` once, then
-one answer a page (`answer_of`). Ends when the parent does.
+Standard input and output carry frames. In, `{"open": [[id, text, namespaces]...]}` starts a pass.
+`{"page": n, "key": k, "run": [ids], "skip": hex}`, with a page as body, asks for the expressions
+`run` over the slots that neither an earlier page of the pass nor `skip` named; the body may be left
+out where an earlier answer said that the page with that key is held. `{"drop": [keys]}` forgets
+pages. Out, `{"ready": true}` once, then one answer a page. Ends when the parent does.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import os
 import signal
 import sys
 import time
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, BinaryIO
 
 from expressions.errors import ExpressionError
@@ -28,12 +31,31 @@ PR_SET_PDEATHSIG = 1
 MOST_COMPILED = 4096
 
 
-class Child:
-    """One pass at a time."""
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """`slots`: all that the page names, those without documents included."""
 
-    def __init__(self, evaluator: base.Evaluator, note: base.Note) -> None:
+    image: base.Image
+    slots: int
+
+
+class Child:
+    """One pass at a time. Images of pages are held under their keys within `most_bytes`; when that
+    is full, newcomers pass through (see workers.store)."""
+
+    def __init__(
+        self,
+        evaluator: base.Evaluator,
+        note: base.Note,
+        most_bytes: int = 0,
+        shadow: float = 0.0,
+    ) -> None:
         self._evaluator = evaluator
         self._note = note
+        self._most = most_bytes if evaluator.keeps_images else 0
+        self._shadow = shadow
+        self._held: dict[int, _Held] = {}
+        self._bytes = 0
         self._memo: dict[tuple[str, tuple[tuple[str, str], ...]], Any] = {}
         self._compiled: dict[int, Any] = {}
         self._failures: dict[int, str] = {}
@@ -49,31 +71,64 @@ class Child:
                 self._failures[key] = str(error)
         self._note(base.IDLE, 0)
 
-    def page(self, number: int, run: list[int], skip: int, data: bytes) -> dict[str, Any]:
+    def page(self, header: dict[str, Any], data: bytes) -> dict[str, Any]:
+        """The answer to one page; without data, to one that is held."""
         started = time.perf_counter()
-        self._seen |= skip
-        image, slots = self._evaluator.image(), 0
-        for slot, probes in pages.nodes(data):
-            bit = 1 << slot
-            if not self._seen & bit:
-                slots |= bit
-                if probes:
-                    image.put(slot, probes)
+        number, run = header["page"], header["run"]
+        held = self._held.get(header["key"])
+        is_held = held is not None
+        if held is None:
+            if not data:
+                return {"page": number, "missing": True}
+            held = self._image(data)
+            is_held = self._keep(header["key"], held)
+        self._seen |= int(header["skip"], 16)
+        slots = held.slots & ~self._seen
         self._seen |= slots
         wanted = [(key, self._compiled[key]) for key in run if key in self._compiled]
-        answers = image.evaluate(wanted, None, self._note)
+        # All of them, as a rule: then the image need not look at a bitmap.
+        chosen = None if slots == held.slots else slots
+        answers = held.image.evaluate(wanted, chosen, self._note)
         for key in answers.failures:
             del self._compiled[key]
         self._failures.update(answers.failures)
         return {
             "page": number,
+            "held": is_held,
             "slots": f"{slots:x}",
             "members": {str(key): f"{bits:x}" for key, bits in answers.members.items() if bits},
             "failures": {str(key): self._failures[key] for key in run if key in self._failures},
             "unreadable": {str(slot): why for slot, why in answers.unreadable.items()},
             "documents": answers.documents,
+            "shadowed": answers.shadowed,
+            "disagreements": answers.disagreements,
             "seconds": time.perf_counter() - started,
+            "image_bytes": self._bytes,
         }
+
+    def drop(self, keys: list[int]) -> None:
+        for key in keys:
+            held = self._held.pop(key, None)
+            if held is not None:
+                self._bytes -= held.image.nbytes
+
+    def _image(self, data: bytes) -> _Held:
+        image, slots = self._evaluator.image(partial(pages.nodes, data), self._shadow), 0
+        for slot, probes in pages.nodes(data):
+            slots |= 1 << slot
+            if probes:
+                self._note(base.PARSING, slot)
+                image.put(slot, probes)
+        self._note(base.IDLE, 0)
+        return _Held(image, slots)
+
+    def _keep(self, key: int, held: _Held) -> bool:
+        size = held.image.nbytes
+        if not self._most or self._bytes + size > self._most:
+            return False
+        self._held[key] = held
+        self._bytes += size
+        return True
 
     def _compile(self, text: str, namespaces: dict[str, str]) -> Any:
         key = (text, tuple(sorted(namespaces.items())))
@@ -94,8 +149,11 @@ def serve(child: Child, source: BinaryIO, sink: BinaryIO) -> None:
         if "open" in header:
             child.open(header["open"])
             continue
+        if "drop" in header:
+            child.drop(header["drop"])
+            continue
         try:
-            answer = child.page(header["page"], header["run"], int(header["skip"], 16), body)
+            answer = child.page(header, body)
         except ProtocolError as error:
             answer = {"page": header["page"], "error": str(error)}
         sink.write(frames.pack(answer))
@@ -112,14 +170,15 @@ def die_with_parent(parent: int) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    name, parent = arguments
+    name, parent, most_bytes, shadow = arguments
     # Ctrl-C goes to the whole terminal; the parent decides when the child ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with_parent(int(parent))
     source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     # Whatever prints must not end up among the frames.
     os.dup2(2, 1)
-    child = Child(base.load(name), Writer(NOTE_DESCRIPTOR))
+    evaluator = base.load(name)
+    child = Child(evaluator, Writer(NOTE_DESCRIPTOR), int(most_bytes), float(shadow))
     gc.freeze()
     sink.write(frames.pack({"ready": True}))
     sink.flush()

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -88,15 +88,34 @@ class _Task:
         return [key for key in self.run if key not in self.pass_.failures]
 
 
+@dataclass(frozen=True)
+class ChildOptions:
+    """`evaluator` by name; bytes of images that the child may hold; the share of documents that the
+    reference is asked about, too."""
+
+    evaluator: str
+    image_bytes: int = 0
+    shadow: float = 0.0
+
+    def arguments(self) -> list[str]:
+        return [self.evaluator, str(os.getpid()), str(self.image_bytes), str(self.shadow)]
+
+
 class EvaluatorProcess:
     """`failed` is called with EvaluatorBroken when no child can be started."""
 
     def __init__(
-        self, reactor: Any, evaluator: str, metrics: Metrics, failed: Callable[[Exception], None]
+        self,
+        reactor: Any,
+        options: ChildOptions,
+        metrics: Metrics,
+        failed: Callable[[Exception], None],
     ) -> None:
         self.evaluation_seconds = 10.0
         self._reactor = reactor
-        self._name = evaluator
+        self._options = options
+        # Keys of the pages of which the child holds an image.
+        self._hot: set[int] = set()
         self._metrics = metrics
         self._failed = failed
         self._queue: deque[_Task] = deque()
@@ -134,11 +153,12 @@ class EvaluatorProcess:
         descriptor = note.create()
         self._child = child = _Child(self, note.Reader(descriptor))
         self._open = None
+        self._hot.clear()
         self._last, self._stuck = note.Noted(0, IDLE, 0), 0.0
         self._reactor.spawnProcess(
             child,
             sys.executable,
-            [sys.executable, "-m", "workers.evaluators.child", self._name, str(os.getpid())],
+            [sys.executable, "-m", "workers.evaluators.child", *self._options.arguments()],
             env=_environment(),
             childFDs={0: "w", 1: "r", 2: 2, NOTE_DESCRIPTOR: descriptor},
         )
@@ -176,6 +196,13 @@ class EvaluatorProcess:
                 task.is_cancelled = True
         self._wake()
 
+    def forget(self, pages: Iterable[Page]) -> None:
+        """These will not be asked about again: the child need not hold them."""
+        gone = [page.key for page in pages if page.key in self._hot]
+        self._hot.difference_update(gone)
+        if gone and self._child is not None and self._child.is_ready:
+            self._child.send({"drop": gone})
+
     def below(self, pages: int, size: int) -> Deferred[None]:
         """Fires when no more than `pages` pages and fewer than `size` bytes are unanswered.
 
@@ -197,7 +224,11 @@ class EvaluatorProcess:
         pass_ = task.pass_
         if task.number != message["page"]:
             raise EvaluatorError(f"an answer to page {message['page']}, not {task.number}")
-        if "error" in message:
+        if "missing" in message:
+            # Never, but for a fault of ours: send it whole.
+            self._hot.discard(task.page.key)
+            self._queue.appendleft(task)
+        elif "error" in message:
             if not task.is_cancelled:
                 task.done.errback(Failure(EvaluatorError(message["error"])))
         else:
@@ -211,14 +242,30 @@ class EvaluatorProcess:
             documents=message["documents"],
             seconds=message["seconds"],
         )
+        (self._hot.add if message["held"] else self._hot.discard)(task.page.key)
         pass_.seen |= answer.slots
         pass_.failures.update({int(key): why for key, why in message["failures"].items()})
         for slot, why in message["unreadable"].items():
             self._unreadable(task, int(slot), why)
         self._metrics.evaluation_seconds.observe(answer.seconds)
         self._metrics.documents.inc(answer.documents)
+        self._metrics.image_bytes.set(message["image_bytes"])
+        self._shadow(task, message)
         if not task.is_cancelled:
             task.done.callback(answer)
+
+    def _shadow(self, task: _Task, message: dict[str, Any]) -> None:
+        self._metrics.shadowed.inc(message["shadowed"])
+        for expression, slot in message["disagreements"]:
+            self._metrics.disagreements.inc()
+            log.error(
+                "the evaluators disagree",
+                action="disagreement",
+                partition=task.page.partition,
+                slot=slot,
+                expression=expression,
+                text=task.pass_.expressions[expression].text,
+            )
 
     def _pump(self) -> None:
         child = self._child
@@ -231,8 +278,9 @@ class EvaluatorProcess:
             if self._open is not task.pass_:
                 self._open = task.pass_
                 child.send({"open": _definitions(task.pass_)})
-            header = {"page": task.number, "run": run, "skip": f"{task.pass_.seen:x}"}
-            child.send(header, task.page.data)
+            key = task.page.key
+            header = {"page": task.number, "key": key, "run": run, "skip": f"{task.pass_.seen:x}"}
+            child.send(header, b"" if key in self._hot else task.page.data)
             self._sent.append(task)
         if self._sent and not self._watch.running and not self._is_stopped:
             self._checked = self._reactor.seconds()
