@@ -12,6 +12,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from rich.console import Console
 
 from loadtest.bench import Bench, BenchError, Session, write_json
+from loadtest.calibrate import CalibrateBench
+from loadtest.check import CheckBench
 from loadtest.evaluate import EvaluateCommand
 from loadtest.fleet import FleetBench
 from loadtest.rebuild import RebuildCommand
@@ -19,7 +21,14 @@ from loadtest.scratch import scratch_database
 from loadtest.stack import StackError
 from loadtest.sweep import SweepBench
 
-BENCHES: tuple[type[Bench], ...] = (RebuildCommand, EvaluateCommand, FleetBench, SweepBench)
+BENCHES: tuple[type[Bench], ...] = (
+    RebuildCommand,
+    EvaluateCommand,
+    FleetBench,
+    SweepBench,
+    CalibrateBench,
+    CheckBench,
+)
 INTERRUPTED = 130  # what a shell says of a process that Ctrl-C ended
 
 
