@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -37,6 +38,9 @@ MAX_KEPT = 50_000
 # absent ones for present, of 100,000 one in 4.
 _FILTER_BITS = 1 << 18
 _FILTER_HASHES = 2
+
+# With the exponent that libxml2 reads and XPath 1.0 does not know.
+_NUMBER = re.compile(r"[ \t\r\n]*-?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]*)?[ \t\r\n]*")
 
 
 class State(NamedTuple):
@@ -273,11 +277,13 @@ class Vocabulary:
 
 
 def is_number(text: str) -> bool:
-    """As XPath's number() reads it: not NaN."""
-    text = text.strip(" \t\r\n").removeprefix("-")
-    whole, _, fraction = text.partition(".")
-    digits = whole + fraction
-    return digits.isascii() and digits.isdigit()
+    """Whether libxml2's number() gives anything but NaN."""
+    return _NUMBER.fullmatch(text) is not None
+
+
+def to_number(text: str) -> float:
+    """Of what `is_number`."""
+    return float(text.strip().rstrip("eE+-"))
 
 
 def _filter_of(value: str) -> int:

@@ -90,7 +90,7 @@ class _Explainer:
                 told = replace(told, missing=missing(evaluator, part))
         except Exhausted:
             return replace(told, truncated=True)
-        return self._with_operands(part, told) if told.kind == "union" else told
+        return told if told.kind == "path" else self._with_operands(part, told)
 
     def _with_witnesses(self, part: Expression, told: Explanation) -> Explanation:
         """The nodes that make a comparison with a literal true."""

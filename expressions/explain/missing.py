@@ -221,7 +221,9 @@ def _named(evaluator: Evaluator, subject: Path) -> str:
     """`ids` for `@id`, `texts` for `.`."""
     last = subject.steps[-1]
     if len(subject.steps) == 1 and isinstance(last.test, NameTest) and not last.predicates:
-        return f"{last.test.local}s" if last.axis == "attribute" else f"values of {last.test.local}"
+        if last.axis == "attribute":
+            return f"{last.test.local}{'es' if last.test.local.endswith('s') else 's'}"
+        return f"values of {last.test.local}"
     if last.written == ".":
         return "texts"
     return f"values of {evaluator.source(subject)}"

@@ -16,7 +16,8 @@ class Hit:
     """A node that a path found."""
 
     path: str
-    """Such as `/list/node[1]/node[2]/@id`: it finds the same node when it is evaluated."""
+    """Such as `/list/node[1]/node[2]/@id`: it finds the same node when it is evaluated, of
+    text also what lies beside it."""
     line: int | None
     """In the text of the element's probe, from 1."""
     text: str

@@ -12,8 +12,6 @@ from expressions.lexer import NCNAME
 
 MAX_HITS = 20
 MAX_TEXT = 200
-# A path's indices are found by walking the siblings; beyond, a hit costs more than it tells.
-_MAX_SIBLINGS = 10_000
 
 
 def hits(found: Iterable[Any], prefixes: Mapping[str, str]) -> tuple[Hit, ...]:
@@ -77,7 +75,7 @@ def _step(node: etree._Element, above: etree._Element | None, prefixes: Mapping[
         count += 1
         if sibling is node:
             position = count
-        if (count > 1 and position) or count > _MAX_SIBLINGS:
+        if count > 1 and position:
             break
     return name if count == 1 else f"{name}[{position}]"
 

@@ -29,6 +29,7 @@ class Document(NamedTuple):
 
 
 DOCUMENT: Final = Document()
+_DOWN = frozenset({"child", "descendant", "descendant-or-self"})
 Place = State | Attribute | Text | Document
 Places = frozenset[Place] | None
 
@@ -82,8 +83,11 @@ class World:
             return None
         if step.test.kind == "text" and step.axis in {"child", "descendant"}:
             return self._texts(places, step)
-        if step.test.kind == "node" and step.axis not in {"child", "attribute"}:
-            return self._along(places, step)
+        if step.test.kind == "node" and step.axis != "attribute":
+            reached = self._along(places, step)
+            if reached is None or step.axis not in _DOWN:
+                return reached
+            return reached | self._texts(places, step)
         return None
 
     def values(self, places: Places) -> list[Values] | None:
@@ -163,11 +167,10 @@ class World:
             for name in self.vocabulary.elements[state].attributes
         ]
 
-    def _texts(self, places: frozenset[Place], step: Step) -> Places:
-        found = {place for place in places if isinstance(place, State)}
-        if step.axis == "descendant":
-            found |= {place for place in self.below(places) if isinstance(place, State)}
-        return frozenset(Text(state) for state in found)
+    def _texts(self, places: frozenset[Place], step: Step) -> frozenset[Place]:
+        """Also comments and processing instructions, in their places."""
+        above = set(places) if step.axis == "child" else places | self.below(places)
+        return frozenset(Text(place) for place in above if isinstance(place, State))
 
     def _named(self, places: Iterable[Place], step: Step, test: NameTest) -> Iterable[Place]:
         wanted = self.expanded(test)

@@ -1,0 +1,309 @@
+"""Lint on a small fleet: what it says, and what it must not say."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lxml import etree
+
+from expressions import vocabulary as vocabulary_module
+from expressions.definition import check
+from expressions.documents import compose
+from expressions.evaluation import compile
+from expressions.lint import CODES, Warning, caret, lint
+from expressions.vocabulary import Vocabulary
+from fixtures.generate import generate
+
+TREES = [compose(node.probes) for node in generate(8, seed=11, profile="lean")]
+FLEET = Vocabulary.of(TREES)
+
+ONE = [
+    etree.fromstring(text)
+    for text in (
+        '<list><node id="a"><width units="bits">64</width>'
+        '<node id="cpu:0" class="cpu"/></node></list>',
+        '<list><node id="b"><width units="bits">32</width>'
+        '<node id="cpu:1" class="cpu"/></node></list>',
+    )
+]
+SMALL = Vocabulary.of(ONE)
+
+
+def codes(text: str, vocabulary: Vocabulary | None = SMALL) -> list[str]:
+    return [warning.code for warning in lint(check(text), vocabulary)]
+
+
+def only(text: str, vocabulary: Vocabulary | None = SMALL) -> Warning:
+    (warning,) = lint(check(text), vocabulary)
+    return warning
+
+
+def test_a_warning_points_at_its_part_and_rewrites_the_whole_definition() -> None:
+    assert only("count(//node[@width=64]) = 2") == Warning(
+        code="attribute_is_element",
+        message="no <node> has an attribute width: it is an element, write width",
+        column=14,
+        end_column=19,
+        rewrite="count(//node[width=64]) = 2",
+    )
+
+
+def test_warnings_are_for_json_and_in_the_order_of_the_text() -> None:
+    found = lint(check("//nod[@id] and //width = 'a'"), SMALL)
+    assert [warning.column for warning in found] == [3, 26]
+    assert found[0].to_dict() == {
+        "code": "unknown_name",
+        "message": "no document has an element nod: did you mean node?",
+        "column": 3,
+        "end_column": 5,
+        "rewrite": None,
+    }
+
+
+def test_an_id_with_a_number_is_suggested_for_one_without() -> None:
+    warning = only("//node[@id='cpu']")
+    assert warning.code == "unknown_value"
+    assert warning.message == "no @id is 'cpu' in any document: there are cpu:0, cpu:1"
+    assert warning.rewrite == "//node[starts-with(@id, 'cpu:')]"
+
+
+def test_a_value_of_another_attribute_is_recognised() -> None:
+    assert only("//node[@id='cpu:0' and @class='cpu:1']").message.endswith("it is a value of @id")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "//node[@id='cpu:0']",
+        "//node[@id='a']",
+        "//node[@id='cpu' or @id='cpu:0']",
+        "//node[@id='cpu']/width | //node[@id='a']/width",
+        "//node[starts-with(@id,'cpu')]",
+        "//node[contains(@id, ':1')]",
+        "//width/@units",
+        "//width = 64",
+        "//width = '64'",
+        "//width > '8'",
+        "//width > 128",
+        "//width[. = 64]/..",
+        "//width/parent::node/@id",
+        "//node[not(@class)]",
+        "(//node)[2]",
+        "/list/node[1]",
+        "node/width",
+        "count(//node) > 2",
+        "count(//node) - 1 = 0",
+        "(//node/@id = 'a') = (//width = 64)",
+        "(//node = 1 and //width) or //width = 64",
+        "//node[ancestor::list]",
+        "//node[following-sibling::*]",
+        "id('x')/width[@units='bits']",
+        "//text()[. = 'x']",
+        "//lldp:chassis = 'x' or //width",
+        "string(//width)",
+        "//processing-instruction('x')",
+        "//node[@id != '']",
+        "//node[namespace::x]",
+        "self::list",
+        "//node[lang('en')]",
+    ],
+)
+def test_what_may_be_meant_gets_no_warning(text: str) -> None:
+    expected = ["unknown_name"] if "lldp" in text else []
+    assert codes(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("count(//node) >= 0", "constant"),
+        ("count(//node) < 0", "constant"),
+        ("'a' = 'a'", "constant"),
+        ("not(1)", "constant"),
+        ("//width and 'x'", "constant"),
+        ("//width[true()]", "constant"),
+        ("(//width = 64) > 3", "constant"),
+        ("contains(//width, '')", "constant"),
+        ("//node[@id=cpu:0]", None),
+        ("//node[@class = cpu]", "bare_name_for_string"),
+        ("//node[cpu = @class]", "bare_name_for_string"),
+        ("//node[@class = class]", "element_is_attribute"),
+        ("//width > '10GB'", "number_compared_as_text"),
+        ("//width = '064'", "number_compared_as_text"),
+        ("//node/@class = 4", "number_compared_as_text"),
+        ("-//width", "number_valued"),
+        ("//width/node", "unknown_name"),
+        ("list/node", "unknown_name"),
+        ("/node", "unknown_name"),
+        ("//node/@units", "unknown_attribute"),
+        ("//node[@id = 'CPU:0']", "unknown_value"),
+        ("//node[starts-with(@id,'gpu')]", "unknown_value"),
+        ("//ipmi:sensor", "undeclared_prefix"),
+        ("//*[@ipmi:x]", "undeclared_prefix"),
+        ("//and", "element_named_operator"),
+        ("//node//width[1]", "position_of_siblings"),
+        ("//node = 1 or //width and //node", "and_before_or"),
+        ("1 < //width < 100", "chained_comparison"),
+    ],
+)
+def test_what_is_hardly_meant_gets_its_warning(text: str, code: str | None) -> None:
+    if code is None:
+        with pytest.raises(Exception, match="colon"):
+            check(text)
+    else:
+        assert code in codes(text)
+
+
+def test_names_deeper_and_misspelt_are_put_right() -> None:
+    assert only("list//width").rewrite is None
+    assert only("/list/width").rewrite == "/list//width"
+    assert only("width").rewrite == "//width"
+    assert only("//node[@id='CPU:0']").rewrite == "//node[@id='cpu:0']"
+    assert only("not /list").rewrite == "not(/list)"
+
+
+def test_a_declared_prefix_is_no_undeclared_one() -> None:
+    found = lint(check("//x:node", {"x": "urn:x"}), SMALL)
+    assert [warning.code for warning in found] == ["unknown_name"]
+    assert not lint(check("//lshw:node/@lshw:id", {}), SMALL)
+
+
+def test_a_root_matters_only_where_the_fleet_has_several() -> None:
+    both = Vocabulary.of([*ONE, etree.fromstring('<node id="c"><width>64</width></node>')])
+    assert codes("/list/node[@id='a']", both) == ["root_dependent"]
+    assert only("/list/node[@id='a']/width", both).rewrite == (
+        "(/list/node | /node)[@id='a']/width"
+    )
+    assert only("/list//width", both).rewrite == "//width"
+    assert only("node[@id='cpu:0']", both).rewrite == "//node[@id='cpu:0']"
+    assert only("/list/node[1]", both).rewrite is None
+    assert codes("/list/node/width or /node/width", both) == []
+    assert codes("/*/width", both) == []
+    assert codes("//node/node", both) == []
+    assert codes("/list/node[@id='a']") == []
+
+
+def test_few_documents_do_not_say_what_every_node_has() -> None:
+    assert codes("//node") == []
+    many = Vocabulary.of(ONE * 10)
+    assert codes("//node", many) == ["matches_every_node"]
+    assert codes("//node[@class='cpu']", many) == ["matches_every_node"]
+    assert codes("//node[@id='cpu:0']", many) == []
+    assert codes("//node[@id='cpu:0'] or //width", many) == []
+
+
+@pytest.mark.parametrize("unusable", ["none", "empty", "open"])
+def test_without_a_vocabulary_it_speaks_of_the_form_alone(
+    unusable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vocabulary: Vocabulary | None = None if unusable == "none" else Vocabulary()
+    if unusable == "open":
+        monkeypatch.setattr(vocabulary_module, "MAX_KEPT", 1)
+        vocabulary = Vocabulary.of(ONE)
+        assert vocabulary.open
+    assert codes("//nod[@idd='x']/node[@id=cpu] > 3", vocabulary) == []
+    assert codes("//node > '10GB' and not //x", vocabulary) == [
+        "number_compared_as_text",
+        "element_named_operator",
+    ]
+
+
+def test_a_set_of_values_that_is_open_is_denied_only_what_it_lacks() -> None:
+    documents = [
+        etree.fromstring(f'<node id="host-{number}"><node id="cpu"/></node>')
+        for number in range(vocabulary_module.MAX_VALUES + 1)
+    ]
+    fleet = Vocabulary.of(documents)
+    assert codes("//node[@id='host-7']", fleet) == []
+    assert codes("//node[starts-with(@id,'gpu')]", fleet) == []
+    assert codes("//node[@id='gpu']", fleet) == ["unknown_value"]
+
+
+# -- soundness: what lint says no document has, no document has --------------------------------
+
+_NAMES = ["node", "list", "size", "vendor", "capability", "setting", "id", "lldp:id", "lldp:name"]
+_NAMES += ["lldp:chassis", "configuration", "capabilities", "gpu", "*", "lldp:*", "width"]
+_AXES = ["", "", "", "", "@", "descendant::", "parent::", "ancestor::", "self::"]
+_AXES += ["descendant-or-self::", "ancestor-or-self::", "following-sibling::"]
+_VALUES = [
+    "cpu",
+    "cpu:0",
+    "vmx",
+    "bytes",
+    "QEMU",
+    "64",
+    "switch01",
+    "bank:0",
+    "system",
+    "x",
+    "cores",
+]
+_STEPS = st.one_of(
+    st.tuples(
+        st.sampled_from(_AXES), st.sampled_from([*_NAMES, "id", "class", "units", "value"])
+    ).map("".join),
+    st.sampled_from(["..", ".", "text()", "node()"]),
+)
+_RELATIVE = st.lists(_STEPS, min_size=1, max_size=2).map("/".join)
+_PREDICATES = st.one_of(
+    _RELATIVE,
+    st.tuples(_RELATIVE, st.sampled_from(_VALUES)).map(lambda p: f"{p[0]} = '{p[1]}'"),
+    st.tuples(_RELATIVE, st.sampled_from(_VALUES)).map(lambda p: f"contains({p[0]}, '{p[1]}')"),
+    st.tuples(_RELATIVE, st.integers(0, 64)).map(lambda p: f"{p[0]} >= {p[1]}"),
+)
+
+
+@st.composite
+def paths(draw: st.DrawFn) -> str:
+    text = ""
+    for _ in range(draw(st.integers(1, 4))):
+        step = draw(_STEPS)
+        text += draw(st.sampled_from(["/", "/", "//"])) + step
+        if step not in {".", ".."} and draw(st.booleans()):
+            text += f"[{draw(_PREDICATES)}]"
+    return text if draw(st.integers(0, 3)) else text.lstrip("/")
+
+
+_ABSENT = {"unknown_name", "unknown_attribute", "unknown_value", "attribute_is_element"}
+_ABSENT |= {"element_is_attribute", "undeclared_prefix"}
+
+
+@settings(derandomize=True, deadline=None, database=None, max_examples=800)
+@given(paths())
+def test_what_lint_denies_no_document_has(text: str) -> None:
+    compiled = compile(text)
+    found = {warning.code for warning in lint(compiled.checked, FLEET)}
+    if found & _ABSENT:
+        assert not any(compiled.matches(tree) for tree in TREES), found
+
+
+@settings(derandomize=True, deadline=None, database=None, max_examples=500)
+@given(_RELATIVE, st.sampled_from(["=", ">", "<="]), st.sampled_from(["5", "'10GB'"]))
+def test_what_lint_calls_no_number_equals_none(path: str, symbol: str, number: str) -> None:
+    compiled = compile(f"//node/{path} {symbol} {number}")
+    found = {warning.code for warning in lint(compiled.checked, FLEET)}
+    if "number_compared_as_text" in found:
+        assert not any(compiled.matches(tree) for tree in TREES)
+
+
+@settings(derandomize=True, deadline=None, database=None, max_examples=300)
+@given(paths(), st.sampled_from(["=", "and", "or", "|"]), paths())
+def test_a_rewrite_of_anything_is_a_definition(left: str, sign: str, right: str) -> None:
+    for warning in lint(check(f"{left} {sign} {right}"), FLEET):
+        assert warning.code in CODES
+        if warning.rewrite is not None:
+            check(warning.rewrite)
+
+
+# -- caret --------------------------------------------------------------------------------------
+
+
+def test_a_caret_is_below_the_column() -> None:
+    assert caret("//node[", 8, "expected more") == "//node[\n       ^ expected more"
+
+
+def test_a_caret_shows_the_line_of_the_column_and_keeps_tabs() -> None:
+    assert caret("//a and\n\t//b[\nor", 14, "here") == "\t//b[\n\t    ^ here"
+    assert caret("", 1, "empty") == "\n^ empty"
+    assert caret("abc", 99, "end") == "abc\n   ^ end"
