@@ -33,13 +33,20 @@ class Api:
     def post(self, path: str, body: Any = None) -> Any:
         return self.call("POST", path, {} if body is None else body)
 
+    def put_xml(self, path: str, xml: bytes) -> Any:
+        headers = {**self._headers, "Content-Type": "application/xml"}
+        return self._answer("PUT", path, xml, headers)
+
     def delete(self, path: str) -> Any:
         return self.call("DELETE", path)
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         """The decoded answer; raises ApiProblem for 4xx and 5xx, OSError when nobody answers."""
         data = None if body is None else orjson.dumps(body)
-        self._connection.request(method, f"/api/v1/{path}", data, self._headers)
+        return self._answer(method, path, data, self._headers)
+
+    def _answer(self, method: str, path: str, data: bytes | None, headers: dict[str, str]) -> Any:
+        self._connection.request(method, f"/api/v1/{path}", data, headers)
         response = self._connection.getresponse()
         text = response.read()
         answer = orjson.loads(text) if text else None

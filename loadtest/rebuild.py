@@ -22,7 +22,7 @@ from fixtures.tags import SAMPLE_TAGS
 from loadtest import documents
 from loadtest.bench import Bench, Session, machine
 from loadtest.libxml_postgres import libxml_postgres
-from loadtest.reference import Answers, ask_lxml, mismatches
+from loadtest.reference import Reference, ask_lxml, mismatches
 from loadtest.rig import Rig, Running
 from loadtest.xpath_exists import XpathExists
 from tagmill.tags.models import NodeTag
@@ -86,7 +86,7 @@ class RebuildBench:
 
     # -- xpath_exists ----------------------------------------------------------------------------
 
-    def _database_arms(self, reference: Answers) -> None:
+    def _database_arms(self, reference: Reference) -> None:
         self._wrong_counts = 0
         with libxml_postgres() as url:
             if url is None:
@@ -103,7 +103,7 @@ class RebuildBench:
                 database.close()
 
     def _database_arm(
-        self, database: XpathExists, reference: Answers, parallel: bool, label: str
+        self, database: XpathExists, reference: Reference, parallel: bool, label: str
     ) -> None:
         one = self._arm(f"xpath_exists {label}, 1 tag", 1)
         every = self._arm(f"xpath_exists {label}, {len(SAMPLE_TAGS)} tags", len(SAMPLE_TAGS))
@@ -120,7 +120,7 @@ class RebuildBench:
                 if repetition == 0:
                     every.matched += answer.matched
                     is_nodes = definition.check(tag.definition).type == "node-set"
-                    if is_nodes and answer.matched != len(reference[tag.name]):
+                    if is_nodes and answer.matched != len(reference.members[tag.name]):
                         self._wrong_counts += 1
             if repetition == 0:
                 every.times.append(total)

@@ -16,6 +16,7 @@ from loadtest.calibrate import CalibrateBench
 from loadtest.check import CheckBench
 from loadtest.evaluate import EvaluateCommand
 from loadtest.fleet import FleetBench
+from loadtest.growth import GrowthBench
 from loadtest.rebuild import RebuildCommand
 from loadtest.scratch import scratch_database
 from loadtest.stack import StackError
@@ -26,6 +27,7 @@ BENCHES: tuple[type[Bench], ...] = (
     EvaluateCommand,
     FleetBench,
     SweepBench,
+    GrowthBench,
     CalibrateBench,
     CheckBench,
 )
