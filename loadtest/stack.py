@@ -38,7 +38,7 @@ class Stack:
         self.url = f"http://{listen}"
         self.listen = listen
         self.log = log
-        self._token = worker_token
+        self.token = worker_token
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         log.mkdir(parents=True, exist_ok=True)
 
@@ -76,7 +76,7 @@ class Stack:
                 raise StackError(self._last_words(name))
 
     def _spawn(self, name: str, *arguments: str) -> None:
-        environment = {**os.environ, "TAGMILL_WORKER_TOKEN": self._token}
+        environment = {**os.environ, "TAGMILL_WORKER_TOKEN": self.token}
         if arguments[0] == "worker":
             environment.pop("DATABASE_URL", None)
         with (self.log / f"{name}.log").open("wb") as output:

@@ -1,0 +1,121 @@
+"""The whole of Tagmill as processes: a server, workers, a real PostgreSQL, real HTTP."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import psycopg
+import pytest
+from knox.models import AuthToken
+
+from expressions import documents as composed
+from expressions import evaluation
+from fixtures import loader
+from loadtest import documents
+from loadtest.http import Api
+from loadtest.stack import Stack, free_port, running
+from tagmill.rebuilds import leases, workers
+from tagmill.rebuilds.models import Lease
+from tagmill.tags.models import NodeTag
+from tests.api.conftest import make_user
+from tests.server.conftest import database_url
+
+PATIENCE_SECONDS = 60
+LEASE_SECONDS = 2
+
+
+class System:
+    """A fleet of `nodes` in partitions of 64 slots, served; workers are started by the tests."""
+
+    def __init__(self, directory: Path, url: str, nodes: int) -> None:
+        loader.load(nodes, seed=3)
+        self.url = url
+        _, worker_token = workers.issue_token("system", "all")
+        _, token = AuthToken.objects.create(make_user("admin"))
+        self.stack = Stack(f"127.0.0.1:{free_port()}", worker_token, directory)
+        self._token = token
+        self.connect()
+
+    def connect(self) -> None:
+        """Anew, when the server is another process."""
+        self.api = Api(self.stack.url, self._token)
+
+    def tag(self, name: str, definition: str) -> None:
+        self.api.post("tags/", {"name": name, "definition": definition})
+
+    def state(self, name: str) -> Any:
+        return self.api.get(f"tags/{name}")["state"]
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        """Until it holds, looking after each commit that made progress."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        with psycopg.connect(self.url, autocommit=True) as listener:
+            listener.execute("LISTEN tagmill_progress")
+            while not condition():
+                assert time.monotonic() < deadline, self.stack.log
+                for _ in listener.notifies(timeout=0.05, stop_after=1):
+                    pass
+
+    def process(self, name: str) -> psutil.Process:
+        return psutil.Process(self.stack.pids()[name])
+
+    def freeze_evaluation(self, name: str) -> None:
+        """What this worker leases from now on, it never completes."""
+        self.wait(lambda: bool(self.process(name).children()))
+        for child in self.process(name).children():
+            child.suspend()
+
+    def holds_a_lease(self, name: str) -> bool:
+        return Lease.objects.filter(worker__name=name).exists()
+
+    def assert_true(self, *names: str) -> None:
+        """Every tag is, node for node, what lxml says; nothing is left to do."""
+        for name in names:
+            text = self.api.get(f"tags/{name}")["definition"]
+            compiled = evaluation.compile(text, {})
+            expected = {
+                node.node_id
+                for node in documents.stream()
+                if compiled.matches(composed.compose(node.probes))
+            }
+            found = NodeTag.objects.filter(tag__name=name).values_list("node_id", flat=True)
+            assert set(found) == expected
+        counts = leases.job_counts()
+        assert (counts["todo"], counts["doing"], Lease.objects.count()) == (0, 0, 0)
+
+
+@pytest.fixture
+def settings_of_processes(
+    transactional_db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> pytest.MonkeyPatch:
+    from tagmill import config
+
+    for name, value in {
+        "DATABASE_URL": database_url(),
+        "TAGMILL_VAR": str(tmp_path / "var"),
+        "TAGMILL_PARTITION_SLOTS": "64",
+        "TAGMILL_LEASE_SECONDS": str(LEASE_SECONDS),
+        "TAGMILL_HEARTBEAT_SECONDS": "1",
+        "TAGMILL_EVALUATION_SECONDS": "1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    config.load.cache_clear()
+    return monkeypatch
+
+
+@pytest.fixture
+def system(settings_of_processes: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[System]:
+    from tagmill import config
+
+    made = System(tmp_path / "log", database_url(), nodes=400)
+    with running(made.stack):
+        made.stack.start_server()
+        yield made
+    settings_of_processes.undo()
+    config.load.cache_clear()
+    with psycopg.connect(database_url(), autocommit=True) as connection:
+        connection.execute("TRUNCATE procrastinate_jobs CASCADE")

@@ -1,0 +1,83 @@
+"""Machines die in the middle of a rebuild, and every tag comes out true."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from loadtest.stack import Stack
+from tests.system.conftest import System
+from workers.evaluators import base
+
+DISPLAY = "//node[@class='display']"
+NVIDIA = "//node[@class='display']/vendor[contains(.,'NVIDIA')]"
+COUNT = "count(//node[@class='network']) > 2"
+# Each of the nested counts is over every element: a document of 400 takes hours.
+RUNAWAY = "count(//*[count(//*[count(//*[count(//*[count(//*) > 1]) > 1]) > 1]) > 1]) > 1"
+EVALUATORS = ["lxml", *(["kernel"] if base.has_kernel() else [])]
+
+
+@pytest.mark.parametrize("evaluator", EVALUATORS)
+def test_two_workers_tag_a_fleet_as_lxml_would(system: System, evaluator: str) -> None:
+    system.stack.start_workers(2, "--evaluator", evaluator)
+    for name, definition in (("display", DISPLAY), ("nvidia", NVIDIA), ("count", COUNT)):
+        system.tag(name, definition)
+    system.wait(
+        lambda: all(system.state(name) == "ready" for name in ("display", "nvidia", "count"))
+    )
+    system.assert_true("display", "nvidia", "count")
+    assert {row["evaluator"] for row in system.api.get("workers/")["results"]} == {evaluator}
+
+
+def test_a_worker_killed_in_the_middle_loses_nothing(system: System) -> None:
+    system.stack.start_workers(1)
+    system.freeze_evaluation("worker-1")
+    system.tag("display", DISPLAY)
+    system.wait(lambda: system.holds_a_lease("worker-1"))
+    system.process("worker-1").send_signal(signal.SIGKILL)
+    another = Stack(system.stack.listen, system.stack.token, system.stack.log / "another")
+    try:
+        another.start_workers(1)
+        system.wait(lambda: system.state("display") == "ready")
+        system.assert_true("display")
+    finally:
+        another.stop()
+
+
+def test_a_server_killed_in_the_middle_is_forgiven(system: System) -> None:
+    system.stack.start_workers(1)
+    system.freeze_evaluation("worker-1")
+    system.tag("display", DISPLAY)
+    system.wait(lambda: system.holds_a_lease("worker-1"))
+    server = system.process("server")
+    server.send_signal(signal.SIGKILL)
+    server.wait()
+    system.stack.start_server()
+    system.connect()
+    for child in system.process("worker-1").children():
+        child.resume()
+    system.wait(lambda: system.state("display") == "ready")
+    system.assert_true("display")
+
+
+def test_a_worker_told_to_stop_finishes_what_it_has(system: System) -> None:
+    system.stack.start_workers(2)
+    system.tag("display", DISPLAY)
+    worker = system.process("worker-1")
+    worker.send_signal(signal.SIGTERM)
+    worker.wait()
+    system.wait(lambda: system.state("display") == "ready")
+    system.assert_true("display")
+
+
+@pytest.mark.parametrize("evaluator", EVALUATORS)
+def test_an_expression_that_runs_away_fails_and_all_others_proceed(
+    system: System, evaluator: str
+) -> None:
+    system.stack.start_workers(2, "--evaluator", evaluator)
+    system.tag("runaway", RUNAWAY)
+    system.tag("display", DISPLAY)
+    system.wait(lambda: system.state("runaway") == "failed" and system.state("display") == "ready")
+    assert "stopped after" in system.api.get("tags/runaway")["failure"]
+    system.assert_true("display")
