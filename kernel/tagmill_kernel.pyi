@@ -84,5 +84,19 @@ class PartitionImage:
         instead, and the others proceed. The GIL is released.
         """
 
+    def vocabulary(self, max_length: int, slots: bytes | None = None) -> tuple[int, list[_Place]]:
+        """What the documents of the occupied slots, or of those in the bitmap, contain.
+
+        The number of documents, and for each place (an element's expanded name, and whether one of
+        the same name is around it): name, nested, documents that have it, documents that have it
+        for a root, the indexes of the places of its child elements, its attributes' values by
+        expanded name, its texts where it has no children, and whether any has. Values are those of
+        at most `max_length` characters with the number of documents that have each, then whether
+        any is longer, is a number to XPath, is none. The GIL is released.
+        """
+
+_Values = tuple[list[tuple[str, int]], bool, bool, bool]
+_Place = tuple[str, bool, int, int, list[int], list[tuple[str, _Values]], _Values, bool]
+
 def check_document(document: bytes | str) -> None:
     """Raises `DocumentRefused` unless the document is well-formed."""

@@ -23,5 +23,6 @@ pub mod plan;
 #[cfg(feature = "python")]
 mod python;
 pub mod tree;
+pub mod vocabulary;
 pub mod xml;
 pub mod xpath;

@@ -11,7 +11,7 @@ use pyo3::{create_exception, wrap_pyfunction};
 
 use crate::budget::Budget;
 use crate::error::{self, PutError};
-use crate::{image, plan, xml, xpath};
+use crate::{image, plan, vocabulary, xml, xpath};
 
 create_exception!(tagmill_kernel, KernelError, PyException, "The root of the kernel's errors.");
 create_exception!(tagmill_kernel, ImageError, KernelError, "A file or partition cannot be used.");
@@ -168,6 +168,38 @@ impl PartitionImage {
         }
         Ok(list)
     }
+
+    /// What the documents contain; see the stub for the contract.
+    #[pyo3(signature = (max_length, slots=None))]
+    fn vocabulary(
+        &self,
+        py: Python<'_>,
+        max_length: usize,
+        slots: Option<&[u8]>,
+    ) -> (u32, Vec<PlaceTuple>) {
+        let (documents, places) =
+            py.detach(|| vocabulary::collect(&self.read(), slots, max_length));
+        (documents, places.into_iter().map(place_tuple).collect())
+    }
+}
+
+type ValuesTuple = (Vec<vocabulary::Counted>, bool, bool, bool);
+type PlaceTuple = (String, bool, u32, u32, Vec<u32>, Vec<(String, ValuesTuple)>, ValuesTuple, bool);
+
+fn place_tuple(place: vocabulary::Place) -> PlaceTuple {
+    let values = |values: vocabulary::Values| {
+        (values.kept, values.has_long, values.has_number, values.has_text)
+    };
+    (
+        place.name,
+        place.nested,
+        place.documents,
+        place.roots,
+        place.children,
+        place.attributes.into_iter().map(|(name, found)| (name, values(found))).collect(),
+        values(place.text),
+        place.opaque,
+    )
 }
 
 /// The bytes of a probe. A `str` has no encoding: a mark makes the parser ignore the declaration.
