@@ -87,6 +87,9 @@ class Values:
         return MAX_VALUES if self.kept is None else len(self.kept)
 
     def add(self, value: str, documents: int = 1) -> None:
+        if self.kept is not None and value in self.kept:
+            self.kept[value] += documents
+            return
         if is_number(value):
             self.has_number = True
         else:
@@ -96,7 +99,7 @@ class Values:
         elif self.kept is None:
             self.filter |= _filter_of(value)
         else:
-            self.kept[value] = self.kept.get(value, 0) + documents
+            self.kept[value] = documents
             if len(self.kept) > MAX_VALUES:
                 self._overflow()
 
@@ -127,6 +130,19 @@ class Element:
     children: set[State] = field(default_factory=set)
     attributes: dict[str, Values] = field(default_factory=dict)
     text: Values = field(default_factory=Values)
+
+    def take(self, found: _Found) -> None:
+        """What one document has of the state."""
+        self.documents += 1
+        self.children |= found.children
+        self.text.opaque |= found.opaque
+        for value in found.texts:
+            self.text.add(value)
+        for name, value in found.attributes:
+            values = self.attributes.get(name)
+            if values is None:
+                values = self.attributes[name] = Values()
+            values.add(value)
 
     def merge(self, other: Self) -> None:
         self.documents += other.documents
@@ -162,45 +178,12 @@ class Vocabulary:
         root = tree.getroot() if isinstance(tree, etree._ElementTree) else tree
         first = State(str(root.tag), False)
         self.roots[first] = self.roots.get(first, 0) + 1
-        seen: set[State] = set()
-        values: set[tuple[State, str | None, str]] = set()
-        self._collect(root, first, seen, values)
-        for state in seen:
-            self.elements[state].documents += 1
-        for state, attribute, value in values:
-            element = self.elements[state]
-            if attribute is None:
-                element.text.add(value)
-            else:
-                element.attributes.setdefault(attribute, Values()).add(value)
-        self._check_size()
-
-    def _collect(
-        self,
-        root: etree._Element,
-        first: State,
-        seen: set[State],
-        values: set[tuple[State, str | None, str]],
-    ) -> None:
-        """Iterative: documents may nest as deep as the limit of a deployment says."""
-        waiting = [(root, first, frozenset([first.name]))]
-        while waiting:
-            xml, state, above = waiting.pop()
-            seen.add(state)
+        for state, found in _collect(root, first).items():
             element = self.elements.get(state)
             if element is None:
                 element = self.elements[state] = Element()
-            for name, value in xml.items():
-                values.add((state, str(name), str(value)))
-            if not len(xml):
-                values.add((state, None, xml.text or ""))
-                continue
-            element.text.opaque = True
-            for child in xml.iterchildren("*"):
-                name = str(child.tag)
-                below = State(name, name in above)
-                element.children.add(below)
-                waiting.append((child, below, above if below.nested else above | {name}))
+            element.take(found)
+        self._check_size()
 
     def merge(self, other: Vocabulary) -> None:
         """Takes in the vocabulary of other documents."""
@@ -274,6 +257,43 @@ class Vocabulary:
         return (
             state for state in (State(name, False), State(name, True)) if state in self.elements
         )
+
+
+class _Found:
+    """Of one state in one document."""
+
+    __slots__ = ("attributes", "children", "opaque", "texts")
+
+    def __init__(self) -> None:
+        self.attributes: set[tuple[str, str]] = set()
+        self.children: set[State] = set()
+        self.opaque = False
+        self.texts: set[str] = set()
+
+
+def _collect(root: etree._Element, first: State) -> dict[State, _Found]:
+    """Iterative: documents may nest as deep as the limit of a deployment says."""
+    found: dict[State, _Found] = {first: _Found()}
+    states: dict[tuple[str, bool], State] = {}
+    waiting: list[tuple[Any, State, frozenset[str]]] = [(root, first, frozenset([first.name]))]
+    while waiting:
+        xml, state, above = waiting.pop()
+        here = found[state]
+        here.attributes.update(xml.items())
+        if not len(xml):
+            here.texts.add(xml.text or "")
+            continue
+        here.opaque = True
+        for child in xml.iterchildren("*"):
+            name = child.tag
+            nested = name in above
+            below = states.get((name, nested))
+            if below is None:
+                below = states[name, nested] = State(name, nested)
+                found.setdefault(below, _Found())
+            here.children.add(below)
+            waiting.append((child, below, above if nested else above | {name}))
+    return found
 
 
 def is_number(text: str) -> bool:

@@ -56,7 +56,10 @@ class _Explainer:
 
     def explained(self, part: Expression) -> Explanation:
         """Raises Exhausted, unless it is the first."""
-        text = self._evaluator.printer.expression(part)
+        checked = self._evaluator.checked
+        # The whole as an evaluator has it: the two cannot differ.
+        whole = part is checked.ast
+        text = checked.libxml2_text if whole else self._evaluator.printer.expression(part)
         if part.type == "node-set":
             # lxml leaves the document itself out of what it returns: `/` is true all the same.
             total = self._evaluator.count(text)

@@ -50,11 +50,7 @@ def missing(evaluator: Evaluator, part: Expression) -> Missing | None:
         return None
     if part.origin is not None and not evaluator.count(evaluator.printer.expression(part.origin)):
         return missing(evaluator, part.origin)
-    for cut in _cuts(evaluator, part):
-        total = evaluator.count(cut.text)
-        if total:
-            return _told(evaluator, part, replace(cut, total=total))
-    return None
+    return _told(evaluator, part, _longest(evaluator, part))
 
 
 def _of_filter(evaluator: Evaluator, part: Filter) -> Missing | None:
@@ -71,24 +67,47 @@ def _of_filter(evaluator: Evaluator, part: Filter) -> Missing | None:
     return None if found is None else _told(evaluator, part, found)
 
 
-def _cuts(evaluator: Evaluator, path: Path) -> Iterator[_Cut]:
-    """From the longest to the shortest: without the last predicate, without the last step..."""
-    for at in reversed(range(len(path.steps))):
-        step, before = path.steps[at], path.steps[:at]
-        if step.written == "//":
-            continue
-        for number in reversed(range(len(step.predicates))):
-            kept = replace(step, predicates=step.predicates[:number])
-            text = evaluator.printer.path(path, (*before, kept))
-            yield _Cut(text, _shown(evaluator, path, step, number), step.predicates[number])
-        if before and before[-1].written == "//":
-            before = before[:-1]
-        shown = evaluator.checked.text[path.start : before[-1].end] if before else ""
-        if not before:
-            shown = "/" if path.absolute else ""
-            if path.origin is not None:
-                shown = evaluator.source(path.origin)
-        yield _Cut(evaluator.printer.path(path, before), shown, step)
+def _longest(evaluator: Evaluator, path: Path) -> _Cut:
+    """By halves: what finds something does so without its end, too."""
+    ends = list(_ends(path))
+    # Without any step, it is the context, or the document, or what the origin found.
+    found = _cut(evaluator, path, *ends[0])
+    found = replace(found, total=evaluator.count(found.text))
+    low, high = 0, len(ends)
+    while high - low > 1:
+        middle = (low + high) // 2
+        cut = _cut(evaluator, path, *ends[middle])
+        total = evaluator.count(cut.text)
+        if total:
+            low, found = middle, replace(cut, total=total)
+        else:
+            high = middle
+    return found
+
+
+def _ends(path: Path) -> Iterator[tuple[int, int | None]]:
+    """The step that is the first to miss, or whose predicate is, from the first one on."""
+    for at, step in enumerate(path.steps):
+        if step.written != "//":
+            yield at, None
+            yield from ((at, number) for number in range(len(step.predicates)))
+
+
+def _cut(evaluator: Evaluator, path: Path, at: int, number: int | None) -> _Cut:
+    step, before = path.steps[at], path.steps[:at]
+    if number is not None:
+        kept = replace(step, predicates=step.predicates[:number])
+        text = evaluator.printer.path(path, (*before, kept))
+        return _Cut(text, _shown(evaluator, path, step, number), step.predicates[number])
+    if before and before[-1].written == "//":
+        before = before[:-1]
+    if before:
+        shown = evaluator.checked.text[path.start : before[-1].end]
+    elif path.origin is not None:
+        shown = evaluator.source(path.origin)
+    else:
+        shown = "/" if path.absolute else ""
+    return _Cut(evaluator.printer.path(path, before), shown, step)
 
 
 def _shown(evaluator: Evaluator, whole: Expression, part: Filter | Step, number: int) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -49,10 +51,18 @@ class Warning:
         }
 
 
+MAX_WARNINGS = 100
+"""Per definition. Who gets more reads none."""
+
+MAX_SEARCHES = 20
+"""Of names or values that are spelt alike, per definition: one takes up to 5 ms."""
+
+
 class Findings:
     def __init__(self, text: str) -> None:
         self.text = text
         self.warnings: list[Warning] = []
+        self._searches = MAX_SEARCHES
 
     def add(
         self,
@@ -72,7 +82,16 @@ class Findings:
         self.warnings.append(Warning(code, message, span[0] + 1, span[1], rewrite))
 
     def in_order(self) -> list[Warning]:
-        return sorted(set(self.warnings), key=lambda w: (w.column, w.end_column, w.code, w.message))
+        """The first MAX_WARNINGS."""
+        told = sorted(set(self.warnings), key=lambda w: (w.column, w.end_column, w.code, w.message))
+        return told[:MAX_WARNINGS]
+
+    def near(self, word: str, known: Iterable[str], most: int = 1) -> list[str]:
+        """Those spelt nearest; nothing after MAX_SEARCHES."""
+        if not self._searches:
+            return []
+        self._searches -= 1
+        return difflib.get_close_matches(word, sorted(known), n=most)
 
     def source(self, part: Part) -> str:
         return self.text[part.start : part.end]

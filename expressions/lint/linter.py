@@ -18,7 +18,8 @@ def lint(checked: Checked, vocabulary: Vocabulary | None) -> list[Warning]:
     """In the order of the text. Without a vocabulary, only what the definition's form tells.
 
     `vocabulary` is that of all documents that the definition is for: what it says no document has
-    is reported. Takes some milliseconds; never evaluates anything on a document.
+    is reported. Nothing is evaluated on a document. Takes a millisecond for what people write, at
+    most 0.3 s for the longest definition.
     """
     findings = Findings(checked.text)
     world = World(checked, vocabulary)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import Final
 
@@ -61,7 +60,7 @@ def is_undeclared(findings: Findings, world: World, test: NameTest) -> bool:
     if world.uri(test) != prefix or prefix in world.namespaces:
         return False
     known = sorted((world.namespaces - {""}) | _KNOWN_PROBES)
-    near = difflib.get_close_matches(prefix, known, n=1)
+    near = findings.near(prefix, known)
     hint = f": did you mean {near[0]}?" if near else f": the probes are {', '.join(known)}"
     findings.add(
         "undeclared_prefix",
@@ -128,7 +127,7 @@ def missing(
         return
     findings.add(
         "unknown_name",
-        f"no document has an element {_written(test)}{_near_name(world, test, name)}",
+        f"no document has an element {_written(test)}{_near_name(findings, world, test)}",
         step.test,
     )
 
@@ -150,7 +149,7 @@ def _missing_attribute(
         )
         return
     here = sorted(world.attributes(before))
-    near = difflib.get_close_matches(test.local, [local(name) for name in here], n=1)
+    near = findings.near(test.local, map(local, here))
     hint = f": did you mean {near[0]}?" if near else ""
     if not near and here:
         hint = f": there are {listed([local(name) for name in here])}"
@@ -193,12 +192,15 @@ def _misplaced(
     findings.add("unknown_name", where, step.test, replace=span, by=by)
 
 
-def _near_name(world: World, test: NameTest, name: str) -> str:
+def _near_name(findings: Findings, world: World, test: NameTest) -> str:
     states = world.vocabulary.elements
     same = sorted({namespace(s.name) for s in states if local(s.name) == test.local})
     if same:
         probe = same[0] or MAIN_PROBE
         return f": the probe {probe} has one, write {same[0] + ':' if same[0] else ''}{test.local}"
+    space = world.uri(test)
+    if space and space not in world.namespaces:
+        return f": none has anything of {test.prefix}"
     ids = [
         state.name
         for state in states
@@ -208,9 +210,8 @@ def _near_name(world: World, test: NameTest, name: str) -> str:
     ]
     if ids and not test.prefix:
         return f": it is the id of a node, write node[@id='{test.local}']"
-    space = world.uri(test)
     names = {local(state.name) for state in states if namespace(state.name) == space}
-    near = difflib.get_close_matches(test.local, names, n=1)
+    near = findings.near(test.local, names)
     return f": did you mean {near[0]}?" if near else ""
 
 

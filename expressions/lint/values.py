@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
-
 from expressions.lint.findings import Findings, listed
-from expressions.lint.places import Attribute, Places, World, local
+from expressions.lint.places import Attribute, Place, Places, World, local
 from expressions.syntax import (
     Call,
     Expression,
@@ -15,7 +13,7 @@ from expressions.syntax import (
     Path,
     StringLiteral,
 )
-from expressions.vocabulary import Values, is_number, to_number
+from expressions.vocabulary import State, Values, is_number, to_number
 
 _EQUALITY = frozenset({"=", "!="})
 # Beyond, comparing the spelling takes more than a few milliseconds.
@@ -42,7 +40,7 @@ def comparison(
             )
             findings.add("number_compared_as_text", message, literal)
         elif _is_number(literal) and values and not any(v.has_number for v in values):
-            seen = _samples(values)
+            seen = [value for value in _kept(values) if value]
             hint = f", such as '{seen[0]}'" if seen else ""
             message = f"{findings.source(nodes)} is text in every document{hint}, never a number"
             findings.add("number_compared_as_text", message, part)
@@ -57,14 +55,18 @@ def call(findings: Findings, world: World, part: Call, places: Places) -> None:
     if not all(found.listed for found in values):
         return
     text = wanted.value
-    kept = [value for found in values for value in found.kept or ()]
+    kept = _kept(values)
     begins = part.name == "starts-with"
     if any(value.startswith(text) if begins else text in value for value in kept):
         return
     verb = "begins with" if begins else "contains"
     subject = _subject(findings, part.arguments[0], places)
     alike = [value for value in kept if text.casefold() in value.casefold()]
-    hint = f": there is '{alike[0]}', in other letters" if alike else _hint(text, kept)
+    hint = (
+        f": there is '{alike[0]}', in other letters"
+        if alike
+        else _hint(findings, world, text, places)
+    )
     findings.add("unknown_value", f"no {subject} {verb} '{text}' in any document{hint}", wanted)
 
 
@@ -81,7 +83,7 @@ def _equal_to(
     text, symbol = literal.value, part.operators[0].symbol
     if not text or not values or any(found.may_have(text) for found in values):
         return
-    kept = sorted({value for found in values for value in found.kept or ()})
+    kept = _kept(values)
     if is_number(text):
         number = to_number(text)
         same = [value for value in kept if is_number(value) and to_number(value) == number]
@@ -112,7 +114,7 @@ def _equal_to(
     elif other := _other_attribute(world, places, text):
         hint = f": it is a value of @{other}"
     else:
-        hint = _hint(text, kept)
+        hint = _hint(findings, world, text, places)
     findings.add("unknown_value", message + hint, literal, replace=span, by=by)
 
 
@@ -125,12 +127,25 @@ def _other_attribute(world: World, places: Places, text: str) -> str | None:
     return None
 
 
-def _hint(text: str, kept: list[str]) -> str:
-    near = difflib.get_close_matches(text, sorted(kept)[:_MOST_COMPARED], n=_NEAR)
+def _hint(findings: Findings, world: World, text: str, places: Places) -> str:
+    """The values that are spelt nearest."""
+    # A machine's parts before the machines themselves, which bear their hostnames.
+    nested = frozenset(place for place in places or () if _is_nested(place))
+    kept = _kept(world.values(nested or places) or [])
+    near = findings.near(text, kept[:_MOST_COMPARED], _NEAR)
     if near:
         return f": the nearest is {' or '.join(repr(value) for value in near)}"
     begins = sorted({value for value in kept if value and value in text})
     return f": the nearest is '{max(begins, key=len)}'" if begins else ""
+
+
+def _kept(values: list[Values]) -> list[str]:
+    return sorted({value for found in values for value in found.kept or ()})
+
+
+def _is_nested(place: Place) -> bool:
+    state = place.state if isinstance(place, Attribute) else place
+    return isinstance(state, State) and state.nested
 
 
 def _subject(findings: Findings, nodes: Expression, places: Places) -> str:
@@ -149,7 +164,3 @@ def _is_number(part: Expression) -> bool:
     if isinstance(part, Negation):
         return _is_number(part.operand)
     return isinstance(part, NumberLiteral)
-
-
-def _samples(values: list[Values]) -> list[str]:
-    return sorted(value for found in values for value in found.kept or () if value)

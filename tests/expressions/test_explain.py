@@ -190,6 +190,11 @@ def test_a_long_definition_is_explained_in_part() -> None:
     assert 10 < len(whole.operands) < MAX_EVALUATIONS
 
 
+def test_a_long_path_is_explained_by_its_first_fault() -> None:
+    found = missing("/list" + "/*" * 2 + "/nod" * 900)
+    assert (found.longest, found.column) == ("/list/*/*", 11)
+
+
 def test_after_the_deadline_the_whole_alone_is_evaluated() -> None:
     found = explain(check("//node and //vendor"), MACHINE, deadline=0.0)
     assert (found.verdict, found.truncated, found.operands) == (True, True, ())

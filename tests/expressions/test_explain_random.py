@@ -45,7 +45,7 @@ def consistent(part: Explanation) -> None:
     derandomize=True,
     deadline=None,
     database=None,
-    max_examples=250,
+    max_examples=150,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(st.one_of(*grammar.EXPRESSIONS.values()))

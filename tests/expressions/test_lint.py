@@ -307,3 +307,10 @@ def test_a_caret_shows_the_line_of_the_column_and_keeps_tabs() -> None:
     assert caret("//a and\n\t//b[\nor", 14, "here") == "\t//b[\n\t    ^ here"
     assert caret("", 1, "empty") == "\n^ empty"
     assert caret("abc", 99, "end") == "abc\n   ^ end"
+
+
+def test_a_definition_of_a_thousand_faults_gets_a_hundred_warnings() -> None:
+    text = "/".join(["/list", *["node[@id='zz']"] * 900])
+    found = lint(check(text), SMALL)
+    assert [warning.column for warning in found[:2]] == [16, 31]
+    assert len(found) == 100
