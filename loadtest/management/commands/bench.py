@@ -18,6 +18,7 @@ from loadtest.evaluate import EvaluateCommand
 from loadtest.fleet import FleetBench
 from loadtest.growth import GrowthBench
 from loadtest.rebuild import RebuildCommand
+from loadtest.report import ReportBench
 from loadtest.scratch import scratch_database
 from loadtest.stack import StackError
 from loadtest.sweep import SweepBench
@@ -30,6 +31,7 @@ BENCHES: tuple[type[Bench], ...] = (
     GrowthBench,
     CalibrateBench,
     CheckBench,
+    ReportBench,
 )
 INTERRUPTED = 130  # what a shell says of a process that Ctrl-C ended
 
