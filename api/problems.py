@@ -37,6 +37,8 @@ CONTENT_TYPE = "application/problem+json"
 # PostgreSQL restarts in a few seconds.
 RETRY_AFTER_SECONDS = 2
 OUTAGE = (db.OperationalError, db.InterfaceError, psycopg.OperationalError, psycopg.InterfaceError)
+NO_ANSWER = "the database does not answer: try again shortly"
+DISK_FULL = "the database's disk is full: an administrator must make room; then send it again"
 NO_SUCH_PAGE = "nothing is served at this address: /api/docs/ lists what is"
 
 
@@ -85,7 +87,8 @@ def respond(error: BaseException) -> ProblemResponse:
     if isinstance(error, TagmillError):
         return _of_domain(error)
     if is_outage(error):
-        return _of_domain(DatabaseUnavailable("the database does not answer: try again shortly"))
+        is_full = caused_by(error, psycopg.errors.DiskFull)
+        return _of_domain(DatabaseUnavailable(DISK_FULL if is_full else NO_ANSWER))
     if isinstance(error, exceptions.APIException):
         return _of_framework(error)
     if isinstance(error, Http404):
@@ -101,8 +104,12 @@ def respond(error: BaseException) -> ProblemResponse:
 
 def is_outage(error: BaseException | None) -> bool:
     """Whether the database was the cause, directly or wrapped (as Procrastinate wraps it)."""
+    return caused_by(error, *OUTAGE)
+
+
+def caused_by(error: BaseException | None, *kinds: type[BaseException]) -> bool:
     while error is not None:
-        if isinstance(error, OUTAGE):
+        if isinstance(error, kinds):
             return True
         error = error.__cause__
     return False

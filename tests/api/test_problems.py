@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import orjson
+import psycopg
 import pytest
 from django.db import OperationalError
 from django.test import RequestFactory
@@ -126,3 +127,11 @@ def test_the_eleventh_guess_of_a_password_has_to_wait(anonymous: APIClient) -> N
         problem(anonymous.post("/api/v1/auth/token", wrong, format="json"), 401, "unauthorized")
     answer = anonymous.post("/api/v1/auth/token", wrong, format="json")
     assert problem(answer, 429, "throttled")["retry_after"] == int(answer["Retry-After"])
+
+
+def test_a_full_disk_is_said_to_be_one() -> None:
+    full = OperationalError("could not extend file")
+    full.__cause__ = psycopg.errors.DiskFull("could not extend file")
+    answer = problems.respond(full)
+    assert answer.status_code == 503
+    assert "disk is full" in orjson.loads(answer.content)["detail"]
