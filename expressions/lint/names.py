@@ -178,7 +178,10 @@ def _misplaced(
     by, span = None, (step.start, step.start)
     if deeper and step.written == "" and (at == 0 or path.steps[at - 1].written != "//"):
         where += ", only deeper: write //"
-        by = "/" if at or path.absolute else ".//" if nested else "//"
+        if at or path.absolute or path.origin is not None:
+            by = "/" if findings.text[: step.start].endswith("/") else None
+        else:
+            by = ".//" if nested else "//"
     else:
         parents = sorted(
             {

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from expressions.checks import XML_NAMESPACE
 from expressions.definition import Checked
 from expressions.documents import MAIN_PROBE
 from expressions.syntax import NameTest, Step
@@ -66,6 +67,8 @@ class World:
     def uri(self, test: NameTest) -> str:
         if test.prefix is None:
             return ""
+        if test.prefix == "xml":
+            return XML_NAMESPACE
         if test.prefix == MAIN_PROBE and MAIN_PROBE not in self._declared:
             return ""
         return self._declared.get(test.prefix, test.prefix)

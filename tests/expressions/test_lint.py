@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
 from expressions import vocabulary as vocabulary_module
 from expressions.definition import check
 from expressions.documents import compose
+from expressions.errors import DefinitionError
 from expressions.evaluation import compile
 from expressions.lint import CODES, Warning, caret, lint
 from expressions.vocabulary import Vocabulary
 from fixtures.generate import generate
+from tests.expressions import grammar
 
 TREES = [compose(node.probes) for node in generate(8, seed=11, profile="lean")]
 FLEET = Vocabulary.of(TREES)
@@ -158,6 +162,9 @@ def test_what_is_hardly_meant_gets_its_warning(text: str, code: str | None) -> N
 def test_names_deeper_and_misspelt_are_put_right() -> None:
     assert only("list//width").rewrite is None
     assert only("/list/width").rewrite == "/list//width"
+    assert only("(/list)/width").rewrite == "(/list)//width"
+    assert only("/list/ width").rewrite is None
+    assert only("//node[width and node/class]").rewrite == "//node[width and node/@class]"
     assert only("width").rewrite == "//width"
     assert only("//node[@id='CPU:0']").rewrite == "//node[@id='cpu:0']"
     assert only("not /list").rewrite == "not(/list)"
@@ -222,46 +229,61 @@ def test_a_set_of_values_that_is_open_is_denied_only_what_it_lacks() -> None:
 
 # -- soundness: what lint says no document has, no document has --------------------------------
 
-_NAMES = ["node", "list", "size", "vendor", "capability", "setting", "id", "lldp:id", "lldp:name"]
-_NAMES += ["lldp:chassis", "configuration", "capabilities", "gpu", "*", "lldp:*", "width"]
-_AXES = ["", "", "", "", "@", "descendant::", "parent::", "ancestor::", "self::"]
-_AXES += ["descendant-or-self::", "ancestor-or-self::", "following-sibling::"]
-_VALUES = [
-    "cpu",
-    "cpu:0",
-    "vmx",
-    "bytes",
-    "QEMU",
-    "64",
-    "switch01",
-    "bank:0",
-    "system",
-    "x",
-    "cores",
-]
-_STEPS = st.one_of(
-    st.tuples(
-        st.sampled_from(_AXES), st.sampled_from([*_NAMES, "id", "class", "units", "value"])
-    ).map("".join),
-    st.sampled_from(["..", ".", "text()", "node()"]),
+NAMESPACES = {"p": "urn:p"}
+# Comments, texts among elements, attributes with namespaces, an element in itself.
+ODD = [etree.ElementTree(document.getroot()) for document in grammar.DOCUMENTS]
+
+_AXES = ["", "", "", "", "@", "descendant::", "parent::", "ancestor::", "self::", "attribute::"]
+_AXES += ["descendant-or-self::", "ancestor-or-self::", "following-sibling::", "preceding::"]
+_KINDS = ["..", ".", "text()", "node()", "comment()", "processing-instruction('pi')"]
+
+
+class Words(NamedTuple):
+    trees: list[etree._ElementTree]
+    names: list[str]
+    values: list[str]
+
+
+MACHINES = Words(
+    TREES,
+    [
+        *["node", "list", "size", "vendor", "capability", "setting", "capabilities", "width"],
+        *["configuration", "lldp:id", "lldp:name", "lldp:chassis", "lldp:*", "*", "gpu", "id"],
+        *["class", "units", "value"],
+    ],
+    ["cpu", "cpu:0", "vmx", "bytes", "QEMU", "64", "switch01", "bank:0", "system", "x", "cores"],
 )
-_RELATIVE = st.lists(_STEPS, min_size=1, max_size=2).map("/".join)
-_PREDICATES = st.one_of(
-    _RELATIVE,
-    st.tuples(_RELATIVE, st.sampled_from(_VALUES)).map(lambda p: f"{p[0]} = '{p[1]}'"),
-    st.tuples(_RELATIVE, st.sampled_from(_VALUES)).map(lambda p: f"contains({p[0]}, '{p[1]}')"),
-    st.tuples(_RELATIVE, st.integers(0, 64)).map(lambda p: f"{p[0]} >= {p[1]}"),
+ODDITIES = Words(
+    ODD,
+    ["a", "b", "c", "id", "node", "list", "p:a", "p:id", "p:*", "*", "xml:lang", "xml:id", "x"],
+    ["1", "2", "3", "x", "en", "text", "3.0"],
 )
+
+
+def relative(words: Words) -> st.SearchStrategy[str]:
+    step = st.tuples(st.sampled_from(_AXES), st.sampled_from(words.names)).map("".join)
+    return st.lists(step | st.sampled_from(_KINDS), min_size=1, max_size=2).map("/".join)
+
+
+def predicates(words: Words) -> st.SearchStrategy[str]:
+    path, value = relative(words), st.sampled_from(words.values)
+    return st.one_of(
+        path,
+        st.builds("{} = '{}'".format, path, value),
+        st.builds("'{1}' = {0}".format, path, value),
+        st.builds("contains({}, '{}')".format, path, value),
+        st.builds("{} >= {}".format, path, st.integers(0, 64)),
+    )
 
 
 @st.composite
-def paths(draw: st.DrawFn) -> str:
+def paths(draw: st.DrawFn, words: Words = MACHINES) -> str:
     text = ""
     for _ in range(draw(st.integers(1, 4))):
-        step = draw(_STEPS)
+        step = draw(relative(words))
         text += draw(st.sampled_from(["/", "/", "//"])) + step
-        if step not in {".", ".."} and draw(st.booleans()):
-            text += f"[{draw(_PREDICATES)}]"
+        if not step.endswith(".") and draw(st.booleans()):
+            text += f"[{draw(predicates(words))}]"
     return text if draw(st.integers(0, 3)) else text.lstrip("/")
 
 
@@ -269,22 +291,52 @@ _ABSENT = {"unknown_name", "unknown_attribute", "unknown_value", "attribute_is_e
 _ABSENT |= {"element_is_attribute", "undeclared_prefix"}
 
 
-@settings(derandomize=True, deadline=None, database=None, max_examples=800)
-@given(paths())
-def test_what_lint_denies_no_document_has(text: str) -> None:
-    compiled = compile(text)
-    found = {warning.code for warning in lint(compiled.checked, FLEET)}
-    if found & _ABSENT:
-        assert not any(compiled.matches(tree) for tree in TREES), found
+@pytest.mark.parametrize("words", [MACHINES, ODDITIES], ids=["machines", "oddities"])
+def test_what_lint_denies_no_document_has(words: Words) -> None:
+    fleet = Vocabulary.of(words.trees)
+
+    @settings(derandomize=True, deadline=None, database=None, max_examples=600)
+    @given(paths(words))
+    def is_sound(text: str) -> None:
+        compiled = compile(text, NAMESPACES)
+        found = {warning.code for warning in lint(compiled.checked, fleet)}
+        if found & _ABSENT:
+            assert not any(compiled.matches(tree) for tree in words.trees), found
+
+    is_sound()
 
 
-@settings(derandomize=True, deadline=None, database=None, max_examples=500)
-@given(_RELATIVE, st.sampled_from(["=", ">", "<="]), st.sampled_from(["5", "'10GB'"]))
+@settings(derandomize=True, deadline=None, database=None, max_examples=300)
+@given(relative(MACHINES), st.sampled_from(["=", ">", "<="]), st.sampled_from(["5", "'10GB'"]))
 def test_what_lint_calls_no_number_equals_none(path: str, symbol: str, number: str) -> None:
     compiled = compile(f"//node/{path} {symbol} {number}")
     found = {warning.code for warning in lint(compiled.checked, FLEET)}
     if "number_compared_as_text" in found:
         assert not any(compiled.matches(tree) for tree in TREES)
+
+
+@settings(
+    derandomize=True,
+    deadline=None,
+    database=None,
+    max_examples=100,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(st.one_of(*grammar.EXPRESSIONS.values()))
+def test_anything_gets_warnings_of_its_columns_and_what_is_constant_is(text: str) -> None:
+    try:
+        compiled = compile(text, grammar.NAMESPACES)
+    except DefinitionError:
+        return
+    for warning in lint(compiled.checked, Vocabulary.of(ODD)):
+        assert warning.code in CODES
+        assert 1 <= warning.column <= warning.end_column <= len(text)
+        if warning.rewrite is not None:
+            check(warning.rewrite, grammar.NAMESPACES)
+        part = text[warning.column - 1 : warning.end_column]
+        if warning.code == "constant" and "()" not in part and "." not in part:
+            answers = {compile(part).matches(tree) for tree in ODD}
+            assert answers == {" is true " in warning.message}
 
 
 @settings(derandomize=True, deadline=None, database=None, max_examples=300)
