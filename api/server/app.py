@@ -15,7 +15,7 @@ from twisted.internet.error import CannotListenError
 from twisted.web.wsgi import WSGIResource
 
 from api import metrics
-from api.server import lease
+from api.server import events, lease
 from api.server.batchcache import BatchCache
 from api.server.batches import BatchResource, Slice
 from api.server.broker import Broker, Poll, Taken
@@ -26,6 +26,7 @@ from api.server.imports import PATH as IMPORT_PATH
 from api.server.imports import Import, ImportResource
 from api.server.lease import LeaseResource
 from api.server.listener import Listener
+from api.server.previews import PreviewResource, Waiting
 from api.server.threads import Threads
 from tagmill.config import Config
 from tagmill.errors import ConfigurationError
@@ -55,7 +56,11 @@ class Server:
         self._native = Threads(reactor, "native", NATIVE_THREADS)
         self._importers = Threads(reactor, "import", IMPORT_THREADS)
         self._broker = Broker(reactor, self._take, self._give_back)
-        self._events = Events(reactor, self._native)
+        self._events = (
+            Events(reactor, self._native, events.REBUILDS),
+            Events(reactor, self._native, events.PREVIEWS),
+        )
+        self._waiting = Waiting(reactor, self._native)
         self._ready = Ready(self._native)
         self._listener = Listener(reactor, (WORK, PROGRESS), self._heard, self._look_again)
         self._stop_maintenance = threading.Event()
@@ -66,8 +71,10 @@ class Server:
             daemon=True,
         )
         self._run_maintenance = run_maintenance
-        wsgi: Any = WSGIResource(reactor, self._rest.pool, get_wsgi_application())
-        self._site = Site(reactor, self._routes(), wsgi, config.request_bytes, self._intake)
+        django: Any = get_wsgi_application()
+        wsgi: Any = WSGIResource(reactor, self._rest.pool, django)
+        routes = [*self._routes(), self._preview(django, wsgi)]
+        self._site = Site(reactor, routes, wsgi, config.request_bytes, self._intake)
         self._port: Any = None
         metrics.PARKED_POLLS.set_function(lambda: self._broker.parked)
 
@@ -85,7 +92,8 @@ class Server:
         for pool in (self._rest, self._native, self._importers):
             pool.start()
         self._broker.start()
-        self._events.start()
+        for stream in (*self._events, self._waiting):
+            stream.start()
         self._listener.start()
         if self._run_maintenance:
             self._maintenance.start()
@@ -102,7 +110,8 @@ class Server:
         self._listener.stop()
         closed = self._port.stopListening()
         self._broker.drain()
-        self._events.drain()
+        for stream in (*self._events, self._waiting):
+            stream.drain()
         idle = self._site.when_idle()
         idle.addTimeout(DRAIN_SECONDS, self._reactor, lambda *_: log.warning("requests cut off"))
         return DeferredList([closed, idle], consumeErrors=True)
@@ -130,13 +139,24 @@ class Server:
             _route(
                 "events",
                 "/api/v1/rebuilds/([0-9a-fA-F-]{36})/events",
-                partial(EventsResource, self._events, self._native),
+                partial(EventsResource, self._events[0], self._native),
+            ),
+            _route(
+                "events",
+                "/api/v1/tags/preview/([0-9a-fA-F-]{36})/events",
+                partial(EventsResource, self._events[1], self._native),
             ),
             _route("import", IMPORT_PATH.decode(), ImportResource),
             _route("healthz", "/healthz", lambda: health),
             _route("readyz", "/readyz", lambda: ready),
             _route("metrics", "/metrics", lambda: scrape),
         ]
+
+    def _preview(self, django: Any, fallback: Any) -> Route:
+        made = PreviewResource(
+            self._waiting, self._rest, django, fallback, self._config.poll_seconds
+        )
+        return _route("preview", "/api/v1/tags/preview(?:/[0-9a-fA-F-]{36})?", lambda: made)
 
     def _intake(self, request: Request) -> Import | None:
         if request.method != b"POST" or request.path.rstrip(b"/") != IMPORT_PATH:
@@ -152,7 +172,7 @@ class Server:
 
     def _heard(self, channel: str, payload: str) -> None:
         if channel == PROGRESS:
-            self._events.changed()
+            self._moved_on()
             return
         try:
             work = json.loads(payload)
@@ -163,7 +183,11 @@ class Server:
 
     def _look_again(self) -> None:
         self._broker.look_again()
-        self._events.changed()
+        self._moved_on()
+
+    def _moved_on(self) -> None:
+        for stream in (*self._events, self._waiting):
+            stream.changed()
 
 
 def _route(name: str, path: str, make: Any) -> Route:

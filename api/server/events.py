@@ -1,12 +1,15 @@
-"""GET /api/v1/rebuilds/{uuid}/events: a rebuild's progress as server-sent events.
+"""GET /api/v1/rebuilds/{uuid}/events and /api/v1/tags/preview/{uuid}/events: progress as
+server-sent events.
 
 One `progress` event at once and after each change, at most five a second, then one `end` event, and
-the stream closes. However many listen to a rebuild, the database is read once for all of them.
+the stream closes. However many listen, the database is read once for all of them.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -26,6 +29,7 @@ from api.server.threads import Threads
 from tagmill.errors import DatabaseUnavailable, NotFound
 from tagmill.rebuilds import rebuilds
 from tagmill.rebuilds.models import Rebuild
+from tagmill.tags import previews
 
 log = structlog.get_logger("tagmill.events")
 
@@ -34,6 +38,21 @@ THROTTLE_SECONDS = 0.2
 HEARTBEAT_SECONDS = 15.0
 LOOK_AGAIN_SECONDS = 5.0
 RUNNING = "running"
+# What a listener to a preview is told when it was cancelled, or another took its place.
+GONE = (True, b'{"state":"gone"}')
+
+Found = dict[UUID, tuple[bool, bytes]]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What is listened to. `check` raises when the Authorization header and the session's key are
+    not of somebody who may; `read` answers, in a thread, whether each is over, and its progress as
+    JSON."""
+
+    name: str
+    check: Callable[[str, str], None]
+    read: Callable[[list[UUID]], Found]
 
 
 @implementer(IPushProducer)
@@ -78,11 +97,12 @@ class Stream:
 
 
 class Events:
-    """The listeners of each rebuild. On the reactor thread alone."""
+    """The listeners of each rebuild, or each preview. On the reactor thread alone."""
 
-    def __init__(self, clock: Any, threads: Threads) -> None:
+    def __init__(self, clock: Any, threads: Threads, kind: Kind) -> None:
         self._clock = clock
         self._threads = threads
+        self.kind = kind
         self._streams: dict[UUID, set[Stream]] = defaultdict(set)
         self._is_reading = False
         self._is_due = False
@@ -94,21 +114,21 @@ class Events:
         for loop, seconds in zip(self._loops, (HEARTBEAT_SECONDS, LOOK_AGAIN_SECONDS), strict=True):
             loop.start(seconds, now=False)
 
-    def add(self, rebuild: UUID, stream: Stream) -> None:
-        self._streams[rebuild].add(stream)
+    def add(self, uuid: UUID, stream: Stream) -> None:
+        self._streams[uuid].add(stream)
 
-    def remove(self, rebuild: UUID, stream: Stream) -> None:
-        self._streams[rebuild].discard(stream)
-        if not self._streams[rebuild]:
-            del self._streams[rebuild]
+    def remove(self, uuid: UUID, stream: Stream) -> None:
+        self._streams[uuid].discard(stream)
+        if not self._streams[uuid]:
+            del self._streams[uuid]
 
     def changed(self) -> None:
-        """Some rebuild may have moved on: read those that are listened to, not too often."""
+        """Something may have moved on: read what is listened to, not too often."""
         if self._is_reading:
             self._is_due = True
         elif self._streams:
             self._is_reading = True
-            self._threads.call(read_all, list(self._streams)).addCallbacks(
+            self._threads.call(self.kind.read, list(self._streams)).addCallbacks(
                 self._tell, self._unreadable
             ).addBoth(lambda _: self._clock.callLater(THROTTLE_SECONDS, self._next))
 
@@ -125,9 +145,9 @@ class Events:
             self._is_due = False
             self.changed()
 
-    def _tell(self, found: dict[UUID, tuple[bool, bytes]]) -> None:
-        for rebuild, (is_over, data) in found.items():
-            for stream in list(self._streams.get(rebuild, ())):
+    def _tell(self, found: Found) -> None:
+        for uuid, (is_over, data) in found.items():
+            for stream in list(self._streams.get(uuid, ())):
                 stream.end(data) if is_over else stream.progress(data)
 
     def _unreadable(self, failure: Failure) -> None:
@@ -143,20 +163,21 @@ class Events:
 
 
 class EventsResource(Native):
-    def __init__(self, events: Events, threads: Threads, rebuild: bytes) -> None:
+    def __init__(self, events: Events, threads: Threads, uuid: bytes) -> None:
         super().__init__()
         self._events = events
         self._threads = threads
-        self._rebuild = rebuild.decode()
+        self._uuid = uuid.decode()
 
     async def answer(self, request: Request) -> None:
         header = request.getHeader("authorization") or ""
         cookie = request.getCookie(settings.SESSION_COOKIE_NAME.encode()) or b""
-        rebuild, is_over, data = await self._threads.call(
-            admit, header, cookie.decode("ascii", "replace"), self._rebuild
+        session = cookie.decode("ascii", "replace")
+        uuid, is_over, data = await self._threads.call(
+            admit, self._events.kind, header, session, self._uuid
         )
         stream = Stream(request)
-        self._events.add(rebuild, stream)
+        self._events.add(uuid, stream)
         try:
             if is_over:
                 stream.end(data)
@@ -166,32 +187,48 @@ class EventsResource(Native):
                 self._events.changed()
             await stream.closed
         finally:
-            self._events.remove(rebuild, stream)
+            self._events.remove(uuid, stream)
             request.unregisterProducer()
         request.finish()
 
 
-def admit(header: str, session: str, rebuild: str) -> tuple[UUID, bool, bytes]:
-    """In a thread: a rebuild's progress, for a viewer. Raises Unauthorized, Forbidden, NotFound."""
-    users.viewer(header, session)
+def admit(kind: Kind, header: str, session: str, text: str) -> tuple[UUID, bool, bytes]:
+    """In a thread: the progress, for who may see it. Raises Unauthorized, Forbidden, NotFound."""
+    kind.check(header, session)
     try:
-        uuid = UUID(rebuild)
+        uuid = UUID(text)
     except ValueError:
-        raise NotFound(f"no rebuild {rebuild}") from None
-    found = read_all([uuid])
-    if uuid not in found:
-        raise NotFound(f"no rebuild {rebuild}")
-    return (uuid, *found[uuid])
+        raise NotFound(f"no {kind.name} {text}") from None
+    found = kind.read([uuid]).get(uuid)
+    if found is None or found == GONE:
+        raise NotFound(f"no {kind.name} {text}")
+    return (uuid, *found)
 
 
-def read_all(wanted: list[UUID]) -> dict[UUID, tuple[bool, bytes]]:
-    """In a thread: of each rebuild, whether it is over and its progress as JSON."""
+def read_rebuilds(wanted: list[UUID]) -> Found:
     found = {}
     for rebuild in Rebuild.objects.filter(uuid__in=wanted):
         progress = rebuilds.progress(rebuild)
         data = orjson.dumps({"rebuild": rebuild.uuid, **_members(progress)})
         found[rebuild.uuid] = (progress.state != RUNNING, data)
     return found
+
+
+def read_previews(wanted: list[UUID]) -> Found:
+    found: Found = dict.fromkeys(wanted, GONE)
+    for uuid, progress in previews.progress(wanted).items():
+        members = {
+            "preview": uuid,
+            "state": progress.state,
+            "partitions": progress.partitions,
+            "pending": progress.pending,
+        }
+        found[uuid] = (progress.is_over, orjson.dumps(members))
+    return found
+
+
+REBUILDS = Kind("rebuild", users.viewer, read_rebuilds)
+PREVIEWS = Kind("preview", users.operator, read_previews)
 
 
 def _members(progress: Any) -> dict[str, Any]:

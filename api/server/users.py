@@ -15,22 +15,24 @@ from api.server import problems
 SCHEME = "Token"
 
 
-def operator(header: str) -> None:
-    """Raises Unauthorized or Forbidden unless the Authorization header is an operator's."""
-    user = authentication.user_for_header(header)
-    if user is None:
-        raise problems.Unauthorized("send Authorization: Token <token>", SCHEME)
-    if not permissions.is_operator(user):
+def operator(header: str, session: str = "") -> None:
+    """Raises Unauthorized or Forbidden unless the Authorization header, or without one the session,
+    is an operator's."""
+    if not permissions.is_operator(_user(header, session)):
         raise problems.Forbidden("this takes the role operator")
 
 
-def viewer(header: str, session: str) -> None:
-    """The same for viewers. A browser's session counts too: an EventSource sends no header."""
+def viewer(header: str, session: str = "") -> None:
+    """The same for viewers. A browser's session counts: an EventSource sends no header."""
+    if not permissions.is_viewer(_user(header, session)):
+        raise problems.Forbidden("this takes the role viewer")
+
+
+def _user(header: str, session: str) -> Any:
     user: Any = authentication.user_for_header(header) if header else _user_of_session(session)
     if user is None:
         raise problems.Unauthorized("send Authorization: Token <token>, or log in", SCHEME)
-    if not permissions.is_viewer(user):
-        raise problems.Forbidden("this takes the role viewer")
+    return user
 
 
 def _user_of_session(key: str) -> Any:

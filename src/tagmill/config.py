@@ -104,6 +104,12 @@ class Config(BaseSettings):
     expression_hours: Annotated[float, Field(ge=0)] = 1.0
     """How long an expression that nothing refers to is kept."""
 
+    preview_minutes: Annotated[float, Field(gt=0)] = 10.0
+    """How long a preview is kept, and true to the fleet, unless its client asks for another."""
+
+    previews_per_minute: Annotated[int, Field(ge=1)] = 240
+    """Most previews that a user may ask for in a minute, counted in each server process."""
+
     finished_job_hours: Annotated[int, Field(ge=0)] = 1
     """How long finished jobs stay visible in the admin."""
 

@@ -14,6 +14,7 @@ TagmillError
 │   ├── InvalidDefinition     400 invalid_definition, with `column` (1-based)
 │   └── InvalidDocument       400 invalid_document, with `line` and `column` (1-based)
 ├── TooLarge                  413 too_large, with `limit`
+├── PreviewGone               410 preview_gone: a newer one took its place, or it was cancelled
 └── WorkerGone                410 worker_gone: register again
 
 `status` and `code` are what an HTTP client gets; `extra` holds the members of the problem document.
@@ -84,6 +85,10 @@ class InvalidDocument(Invalid):
 
 class TooLarge(TagmillError):
     status, code = 413, "too_large"
+
+
+class PreviewGone(TagmillError):
+    status, code = 410, "preview_gone"
 
 
 class WorkerGone(TagmillError):

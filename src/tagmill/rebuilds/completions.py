@@ -11,6 +11,7 @@ from django.db.models.functions import Now
 
 from tagmill.config import load
 from tagmill.errors import Invalid
+from tagmill.fleet import vocabularies
 from tagmill.fleet.models import Cluster, Partition
 from tagmill.rebuilds import leases, rebuilds
 from tagmill.rebuilds.models import Worker
@@ -20,7 +21,6 @@ from wire import bitmap
 from wire.messages import (
     Completion,
     CompletionAnswer,
-    Failure,
     MatchResult,
     PartitionResult,
     ResultOutcome,
@@ -47,14 +47,24 @@ def complete(worker: Worker, completion: Completion) -> CompletionAnswer:
         ]
         capacities = {partition.id: partition.capacity for partition in partitions.values()}
         applied = matches.apply(results, capacities)
-        standing = leases.finish(worker, (part.lease for part in completion.results))
+        for part in completion.results:
+            if part.vocabulary is not None and part.partition in partitions:
+                base = part.vocabulary_base
+                vocabularies.learn(partitions[part.partition], part.rev, base, part.vocabulary)
+        finished = leases.finish(worker, (part.lease for part in completion.results))
+        standing = finished.partitions
         failed = _count_failures(completion.results, standing)
         publishing.publish(applied.expressions)
         rebuilds.finish_reached()
         rebuilds.notify_progress()
         # A partition that changed meanwhile, or an expression that failed, still waits.
-        still_stale = {item.partition for item in matches.stale(sorted(standing.values()))}
-        leases.defer_partitions(still_stale)
+        still_stale = matches.stale(sorted(standing.values()))
+        previews = {item.partition for item in still_stale if item.is_preview}
+        ordinary = {item.partition for item in still_stale if not item.is_preview}
+        leases.defer_partitions(ordinary)
+        leases.defer_partitions(previews, leases.PREVIEW)
+    if finished.previews_since is not None:
+        leases.owe_ordinary(worker, finished.previews_since)
     if failed:
         log.warning("evaluations failed", action="complete", worker=worker.name, expressions=failed)
     return CompletionAnswer([_outcome(part, applied, standing) for part in completion.results])
@@ -102,18 +112,23 @@ def _bits(text: str, capacity: int, path: str) -> int:
 
 
 def _count_failures(results: Sequence[PartitionResult], standing: dict[str, int]) -> int:
-    """One attempt for each lease that stands: a late completion was reported already, or will be.
+    """One attempt for an expression, in however many of these partitions it failed. Leases that are
+    over do not count: their failures were reported already, or will be.
 
     After `evaluation_attempts` the expression is failed, and is leased no more.
     """
-    failures: list[Failure] = [
-        failure for part in results if part.lease in standing for failure in part.failures
-    ]
+    failures = {
+        failure.expression: failure.reason
+        for part in results
+        if part.lease in standing
+        for failure in part.failures
+    }
     most = load().evaluation_attempts
-    for failure in sorted(failures, key=lambda item: item.expression):
-        chosen = Expression.objects.filter(id=failure.expression, failed_at=None)
+    for expression in sorted(failures):
+        chosen = Expression.objects.filter(id=expression, failed_at=None)
         chosen.update(attempts=F("attempts") + 1)
-        chosen.filter(attempts__gte=most).update(failed_at=Now(), failure=_readable(failure.reason))
+        reason = _readable(failures[expression])
+        chosen.filter(attempts__gte=most).update(failed_at=Now(), failure=reason)
     return len(failures)
 
 

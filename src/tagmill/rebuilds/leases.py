@@ -18,8 +18,8 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 
 import structlog
 from asgiref.sync import async_to_sync
@@ -32,7 +32,8 @@ from procrastinate.jobs import Status
 from tagmill import sql
 from tagmill.config import load
 from tagmill.errors import WorkerGone
-from tagmill.fleet.models import Cluster, Partition
+from tagmill.fleet import vocabularies
+from tagmill.fleet.models import Cluster
 from tagmill.rebuilds.models import Lease, Worker
 from tagmill.tags import matches
 from tagmill.tags.models import Expression
@@ -41,8 +42,21 @@ from wire.messages import Definition, LeaseAnswer, LeasedPartition, StaleExpress
 log = structlog.get_logger("tagmill.leases")
 
 TASK = "evaluate_partition"
+# What a waiting job is for; the numbers are Procrastinate's priorities.
+ORDINARY, PREVIEW, BOTH = 0, 10, 11
+# For each second that a worker evaluates previews alone, it owes so many to ordinary work, while
+# there is any: previews take a quarter of its time at most.
+ORDINARY_SHARE = 3
 # Somebody may enqueue between our look and our insert; then we look again.
 ENQUEUE_ATTEMPTS = 8
+
+
+class Finished(NamedTuple):
+    """`partitions` by lease; `previews_since`: when the first of them began that named previews
+    alone."""
+
+    partitions: dict[str, int]
+    previews_since: datetime | None
 
 
 @app.task(name=TASK, queue="partitions")
@@ -58,8 +72,9 @@ def queue(partition: int) -> str:
 # -- making work available -------------------------------------------------------------------------
 
 
-def defer_partitions(ids: Iterable[int], priority: int = 0) -> None:
-    """A waiting job for each partition that has none, and a notification to waiting workers.
+def defer_partitions(ids: Iterable[int], priority: int = ORDINARY) -> None:
+    """A waiting job for each partition that has none, and a notification to waiting workers. A job
+    that waits already is from now on for this, too.
 
     The last thing that a transaction does: other transactions that defer wait for it from here on.
     """
@@ -80,13 +95,17 @@ def defer_partitions(ids: Iterable[int], priority: int = 0) -> None:
 
 def _enqueue(wanted: list[int], priority: int) -> None:
     queues = [queue(partition) for partition in wanted]
-    waiting = {name for _, name in sql.rows(__file__, "waiting_jobs", {"queues": queues})}
+    waiting = sql.rows(__file__, "waiting_jobs", {"queues": queues})
+    for_else = [job for job, _, other in waiting if other not in (priority, BOTH)]
+    if for_else:
+        sql.run(__file__, "prioritise_jobs", {"jobs": for_else, "priority": BOTH})
+    known = {name for _, name, _ in waiting}
     jobs = [
         evaluate_partition.configure(
             queue=name, lock=name, queueing_lock=name, priority=priority
         ).make_new_job(partition=partition)
         for partition, name in zip(wanted, queues, strict=True)
-        if name not in waiting
+        if name not in known
     ]
     if jobs:
         app.job_manager.batch_defer_jobs(jobs=jobs)
@@ -99,78 +118,102 @@ def lease(worker: Worker, max_partitions: int, holds: Sequence[int]) -> LeaseAns
     """Up to `max_partitions` partitions with what is stale in each: those that the worker holds
     first, and no more than its share, so that waiting workers get some. May be none.
 
+    Previews come first, and a lease for previews names nothing else; but while ordinary work waits,
+    too, no more of a worker's time goes into them than ORDINARY_SHARE leaves. An ordinary lease
+    names the previews along with the rest.
+
     Raises WorkerGone."""
     with transaction.atomic():
-        _beat(worker)
-        clusters = _clusters(worker)
-        parameters = {"clusters": clusters, "holds": list(holds)}
-        while candidates := sql.rows(__file__, "candidates", parameters):
-            share = math.ceil(len(candidates) / (2 * _live_workers()))
+        owes = _beat(worker)
+        parameters = {"clusters": _clusters(worker), "holds": list(holds)}
+        while found := sql.rows(__file__, "candidates", parameters):
+            candidates, is_preview = _chosen(found, owes)
+            rivals = _live_workers() * (1 if is_preview else 2)
+            share = math.ceil(len(candidates) / rivals)
             jobs = _fetch(candidates, min(max_partitions, max(1, share)))
-            answer = _granted(worker, jobs)
+            answer = _granted(worker, jobs, is_preview)
             # Jobs whose work is done already do not count; others took the rest of them.
             if answer.leases or not jobs:
                 return answer
         return LeaseAnswer([], {})
 
 
+def _chosen(found: list[tuple[Any, ...]], owes_ordinary: bool) -> tuple[list[Any], bool]:
+    """(queue, partition) of the jobs to choose from, the first ones first; and whether they are
+    taken for their previews."""
+    previews = [row for row in found if row[2] != ORDINARY]
+    ordinary = [row for row in found if row[2] != PREVIEW]
+    if previews and not (owes_ordinary and ordinary):
+        return previews, True
+    return ordinary, False
+
+
 def _fetch(candidates: list[Any], wanted: int) -> dict[int, int]:
     """{partition: job} of the jobs that this transaction now runs."""
-
-    async def fetch() -> dict[int, int]:
-        jobs: dict[int, int] = {}
-        # One queue at a time: Procrastinate itself knows no order among those it is given.
-        for name, partition in candidates:
-            if len(jobs) == wanted:
-                break
-            job = await app.job_manager.fetch_job([name], worker_id=None)  # type: ignore[arg-type]
-            if job is not None and job.id is not None:
-                jobs[partition] = job.id
-        return jobs
-
-    return async_to_sync(fetch)()
+    jobs: dict[int, int] = {}
+    left = list(candidates)
+    while left and len(jobs) < wanted:
+        tried, left = left[: wanted - len(jobs)], left[wanted - len(jobs) :]
+        queues = [row[0] for row in tried]
+        jobs |= dict(sql.rows(__file__, "fetch_jobs", {"queues": queues}))
+    return jobs
 
 
-def _granted(worker: Worker, jobs: dict[int, int]) -> LeaseAnswer:
-    stale: dict[int, list[StaleExpression]] = {}
+def _granted(worker: Worker, jobs: dict[int, int], is_preview: bool) -> LeaseAnswer:
+    stale: dict[int, list[matches.Stale]] = {}
     for item in matches.stale(list(jobs)):
-        stale.setdefault(item.partition, []).append(StaleExpression(item.expression, item.base_rev))
+        stale.setdefault(item.partition, []).append(item)
     # Somebody else's result, or a tag's deletion, has done the work already.
     _finish([job for partition, job in jobs.items() if partition not in stale], Status.SUCCEEDED)
-    leased = [
-        _grant(worker, partition, jobs[partition.id], stale[partition.id])
-        for partition in Partition.objects.filter(id__in=list(stale)).select_related("cluster")
-    ]
-    order = {partition: place for place, partition in enumerate(jobs)}
-    leased.sort(key=lambda item: order[item.partition])
+    previews = set()
+    if is_preview:
+        for partition, items in stale.items():
+            urgent = [item for item in items if item.is_preview]
+            if urgent:
+                stale[partition] = urgent
+                previews.add(partition)
+    leased = _grant(worker, {partition: jobs[partition] for partition in stale}, stale, previews)
     wanted = {item.expression for items in stale.values() for item in items}
     definitions = {
-        str(expression.id): Definition(expression.text, expression.namespaces)
-        for expression in Expression.objects.filter(id__in=wanted)
+        str(key): Definition(text, namespaces)
+        for key, text, namespaces in Expression.objects.filter(id__in=wanted).values_list(
+            "id", "text", "namespaces"
+        )
     }
+    if not is_preview:
+        # Somebody waits for those.
+        leased = vocabularies.asked(leased)
     return LeaseAnswer(leased, definitions)
 
 
 def _grant(
-    worker: Worker, partition: Partition, job: int, expressions: list[StaleExpression]
-) -> LeasedPartition:
-    made = uuid.uuid4()
-    Lease.objects.create(
-        uuid=made,
-        worker=worker,
-        partition=partition,
-        job_id=job,
-        rev=partition.rev,
-        deadline=Now() + timedelta(seconds=load().lease_seconds),
-    )
-    return LeasedPartition(
-        lease=str(made),
-        partition=partition.id,
-        cluster=str(partition.cluster.uuid),
-        rev=partition.rev,
-        capacity=partition.capacity,
-        expressions=expressions,
-    )
+    worker: Worker,
+    jobs: dict[int, int],
+    stale: dict[int, list[matches.Stale]],
+    previews: set[int],
+) -> list[LeasedPartition]:
+    """A lease for each job, in their order."""
+    parameters = {
+        "worker": worker.id,
+        "partitions": list(jobs),
+        "jobs": list(jobs.values()),
+        "previews": [partition in previews for partition in jobs],
+        "seconds": load().lease_seconds,
+    }
+    granted = sql.rows(__file__, "grant_leases", parameters) if jobs else []
+    return [
+        LeasedPartition(
+            lease=str(made),
+            partition=partition,
+            cluster=str(cluster),
+            rev=rev,
+            capacity=capacity,
+            expressions=[
+                StaleExpression(item.expression, item.base_rev) for item in stale[partition]
+            ],
+        )
+        for made, partition, cluster, rev, capacity in granted
+    ]
 
 
 def _clusters(worker: Worker) -> list[int] | None:
@@ -202,21 +245,37 @@ def heartbeat(worker: Worker, leases: Sequence[str]) -> list[str]:
     return [item for item in leases if str(uuid.UUID(item)) not in kept]
 
 
-def _beat(worker: Worker) -> None:
-    if not Worker.objects.filter(id=worker.id).update(last_heartbeat=Now()):
+def _beat(worker: Worker) -> bool:
+    """Whether ordinary work comes first: previews had their share of the worker's time."""
+    found = sql.rows(__file__, "beat", {"worker": worker.id})
+    if not found:
         raise WorkerGone("no such worker: register again")
+    return bool(found[0][0])
 
 
-def finish(worker: Worker, leases: Iterable[str]) -> dict[str, int]:
-    """End the leases of these that still stand, and their jobs with them: {lease: partition}.
+def finish(worker: Worker, leases: Iterable[str]) -> Finished:
+    """End the leases of these that still stand, and their jobs with them.
 
     In the caller's transaction, which has locked the partitions; a lease that is over stays over.
     """
     standing = Lease.objects.filter(worker=worker, uuid__in=set(leases))
     rows = list(standing.order_by("partition_id").select_for_update())
-    _finish([row.job_id for row in rows], Status.SUCCEEDED)
+    if not rows:
+        return Finished({}, None)
+    previews = [row for row in rows if row.is_preview]
+    _finish([row.job_id for row in rows if not row.is_preview], Status.SUCCEEDED)
+    # Somebody who types makes more of them than anybody wants to look at.
+    _finish([row.job_id for row in previews], Status.SUCCEEDED, delete=True)
     Lease.objects.filter(uuid__in=[row.uuid for row in rows]).delete()
-    return {str(row.uuid): row.partition_id for row in rows}
+    partitions = {str(row.uuid): row.partition_id for row in rows}
+    return Finished(partitions, min((row.leased_at for row in previews), default=None))
+
+
+def owe_ordinary(worker: Worker, began: datetime) -> None:
+    """Since `began` the worker evaluated previews. Not in the transaction that finished them: a
+    worker's row is locked before its leases."""
+    values = {"worker": worker.id, "began": began, "share": ORDINARY_SHARE}
+    sql.run(__file__, "owe_ordinary", values)
 
 
 def give_up(worker: Worker, leases: Sequence[str], reason: str) -> None:
@@ -240,20 +299,18 @@ def _release(leases: Any) -> int:
     rows = list(leases.order_by("partition_id").select_for_update(skip_locked=True))
     _finish([row.job_id for row in rows], Status.ABORTED)
     Lease.objects.filter(uuid__in=[row.uuid for row in rows]).delete()
-    defer_partitions(row.partition_id for row in rows)
+    previews = [row.partition_id for row in rows if row.is_preview]
+    # The rest of what is stale there has no job either.
+    defer_partitions((row.partition_id for row in rows if not row.is_preview), ORDINARY)
+    defer_partitions(previews, BOTH)
     return len(rows)
 
 
-def _finish(jobs: Sequence[int], status: Status) -> None:
+def _finish(jobs: Sequence[int], status: Status, delete: bool = False) -> None:
     """Jobs that somebody has deleted or finished already are left alone."""
-    running = [row[0] for row in sql.rows(__file__, "running_jobs", {"jobs": list(jobs)})]
-
-    async def finish() -> None:
-        for job in running:
-            await app.job_manager.finish_job_by_id_async(job, status, delete_job=False)
-
-    if running:
-        async_to_sync(finish)()
+    if jobs:
+        values = {"jobs": list(jobs), "status": status.value, "delete": delete}
+        sql.rows(__file__, "finish_jobs", values)
 
 
 # -- housekeeping ----------------------------------------------------------------------------------
@@ -276,7 +333,7 @@ def repair() -> int:
 def forget_partitions(ids: Sequence[int]) -> None:
     """Cancel the waiting jobs of partitions that are to be deleted."""
     queues = [queue(partition) for partition in ids]
-    for job, _ in sql.rows(__file__, "waiting_jobs", {"queues": queues}):
+    for job, _, _ in sql.rows(__file__, "waiting_jobs", {"queues": queues}):
         app.job_manager.cancel_job_by_id(job)
     leases = Lease.objects.filter(partition__in=ids)
     _finish(list(leases.values_list("job_id", flat=True)), Status.ABORTED)

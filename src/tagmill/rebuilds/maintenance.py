@@ -6,7 +6,8 @@ Procrastinate starts each once an interval, however many servers there are.
 |---|---|---|
 | reap | 5 s | takes back leases whose deadline has passed |
 | sweep | 10 s | finds work that the queue forgot, publishes what a crash left behind |
-| collect | 1 min | deletes expressions and matches that nothing refers to, forgets silent workers |
+| collect | 1 min | ends expired previews, deletes expressions and matches that nothing refers to,
+|         |       | forgets silent workers |
 | clean | 10 min | deletes finished jobs and old rebuilds |
 """
 
@@ -31,7 +32,7 @@ from tagmill import sql
 from tagmill.config import load
 from tagmill.rebuilds import leases, rebuilds, workers
 from tagmill.rebuilds.models import Rebuild
-from tagmill.tags import publishing
+from tagmill.tags import previews, publishing
 
 log = structlog.get_logger("tagmill.maintenance")
 
@@ -84,6 +85,7 @@ def sweep() -> None:
 @_periodic("* * * * *")
 def collect() -> None:
     workers.prune()
+    previews.forget_expired()
     collect_expressions()
 
 

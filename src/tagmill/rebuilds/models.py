@@ -102,6 +102,9 @@ class Worker(models.Model):
     version = models.CharField(max_length=64)
     registered_at = models.DateTimeField(db_default=Now(), editable=False)
     last_heartbeat = models.DateTimeField(db_default=Now(), editable=False)
+    ordinary_until = models.DateTimeField(
+        db_default=Now(), editable=False, help_text="ordinary work before previews until then"
+    )
 
     class Meta:
         db_table = "worker"
@@ -122,6 +125,7 @@ class Lease(models.Model):
     partition = models.OneToOneField(Partition, on_delete=models.CASCADE, related_name="lease")
     job_id = models.BigIntegerField(unique=True)
     rev = models.BigIntegerField(help_text="the partition's rev when it was leased")
+    is_preview = models.BooleanField(db_default=False, help_text="it names previews alone")
     leased_at = models.DateTimeField(db_default=Now(), editable=False)
     deadline = models.DateTimeField()
 

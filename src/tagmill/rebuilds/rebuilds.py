@@ -19,10 +19,9 @@ from django.db.models.functions import Now
 
 from tagmill import sql
 from tagmill.errors import ManualTag, NotCancellable, NotFound
-from tagmill.fleet.models import Partition
 from tagmill.rebuilds import leases
 from tagmill.rebuilds.models import Rebuild
-from tagmill.tags import publishing
+from tagmill.tags import matches, publishing
 from tagmill.tags.models import Expression, Tag
 
 State = Rebuild.State
@@ -76,7 +75,7 @@ def begin(tags: Sequence[int], reason: Rebuild.Reason, by: User | None) -> Rebui
     # A preview may have evaluated it everywhere already.
     publishing.publish(expressions)
     finish_reached([rebuild.id])
-    leases.defer_partitions(list(Partition.objects.order_by("id").values_list("id", flat=True)))
+    leases.defer_partitions(matches.stale_for(expressions))
     return Rebuild.objects.get(id=rebuild.id)
 
 

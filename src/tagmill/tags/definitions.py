@@ -16,12 +16,8 @@ from tagmill.errors import InvalidDefinition, TooLarge
 from tagmill.tags.models import Expression
 
 
-def expression_for(text: str, namespaces: Mapping[str, str]) -> Expression:
-    """The expression with this text and these namespaces: the one that is there, or a new one.
-
-    Call it in the transaction that will refer to it. Raises InvalidDefinition, with the 1-based
-    `column`, and TooLarge.
-    """
+def check(text: str, namespaces: Mapping[str, str]) -> None:
+    """Raises InvalidDefinition, with the 1-based `column`, and TooLarge."""
     limit = load().definition_bytes
     if len(text.encode()) > limit:
         raise TooLarge(
@@ -33,15 +29,24 @@ def expression_for(text: str, namespaces: Mapping[str, str]) -> Expression:
         definition.check(text, namespaces)
     except DefinitionError as error:
         raise InvalidDefinition(str(error), column=error.column, field="definition") from None
+
+
+def expression_for(text: str, namespaces: Mapping[str, str]) -> Expression:
+    """The expression with this text and these namespaces: the one that is there, or a new one.
+
+    Call it in the transaction that will refer to it. Raises what `check` raises.
+    """
+    check(text, namespaces)
     values = {
         "text": text,
         "namespaces": Jsonb(dict(namespaces)),
-        "digest": _digest(text, namespaces),
+        "digest": digest(text, namespaces),
     }
     ((expression_id,),) = sql.rows(__file__, "touch_expression", values)
     return Expression.objects.get(id=expression_id)
 
 
-def _digest(text: str, namespaces: Mapping[str, str]) -> bytes:
+def digest(text: str, namespaces: Mapping[str, str]) -> bytes:
+    """What is unique of an expression."""
     canonical = orjson.dumps([text, dict(namespaces)], option=orjson.OPT_SORT_KEYS)
     return hashlib.sha256(canonical).digest()

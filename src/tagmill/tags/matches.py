@@ -20,6 +20,8 @@ class Stale(NamedTuple):
     partition: int
     expression: int
     base_rev: int | None
+    is_preview: bool = False
+    """Whether somebody waits for it in a preview."""
 
 
 @dataclass(frozen=True)
@@ -66,13 +68,18 @@ def stale(partitions: Sequence[int]) -> list[Stale]:
     """By partition and expression."""
     found = sql.rows(__file__, "stale", {"partitions": list(partitions)})
     return [
-        Stale(partition, expression, rev if rev is not None and rev >= 0 else None)
-        for partition, expression, rev in found
+        Stale(partition, expression, rev if rev is not None and rev >= 0 else None, is_preview)
+        for partition, expression, rev, is_preview in found
     ]
 
 
 def stale_partitions() -> list[int]:
     return [row[0] for row in sql.rows(__file__, "stale_partitions", {})]
+
+
+def stale_for(expressions: Sequence[int]) -> list[int]:
+    """Partitions where one of these expressions, live or not, has no fresh match."""
+    return [row[0] for row in sql.rows(__file__, "stale_for", {"expressions": list(expressions)})]
 
 
 def apply(results: Iterable[Result], capacities: dict[int, int]) -> Applied:

@@ -10,6 +10,9 @@ which is what PostgreSQL's `get_bit(bytea, n)` reads and what
 
 from __future__ import annotations
 
+import uuid
+
+from django.conf import settings
 from django.core.validators import RegexValidator
 from django.db import models
 from django.db.models.functions import Now
@@ -118,6 +121,33 @@ class MatchChange(models.Model):
     class Meta:
         db_table = "match_change"
         indexes = [models.Index(fields=["expression", "at"], name="match_change_expression_at")]
+
+
+class Preview(models.Model):
+    """A definition that somebody looks at before a tag has it. One for each client of a user.
+
+    While one is there, its expression is evaluated like a tag's: `expression.preview_until` is the
+    last `expires_at` of its previews, null without any. It is complete when every match has reached
+    its target, and stays so.
+    """
+
+    uuid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
+    requested_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+"
+    )
+    client = models.CharField(max_length=256)
+    expression = models.ForeignKey(Expression, on_delete=models.PROTECT, related_name="previews")
+    compare_to = models.ForeignKey(Tag, null=True, on_delete=models.SET_NULL, related_name="+")
+    targets = models.JSONField(default=dict, help_text="partition to its rev at the request")
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+    expires_at = models.DateTimeField()
+    completed_at = models.DateTimeField(null=True)
+
+    class Meta:
+        db_table = "preview"
+        constraints = [
+            models.UniqueConstraint(fields=["requested_by", "client"], name="preview_client")
+        ]
 
 
 class NodeTag(models.Model):

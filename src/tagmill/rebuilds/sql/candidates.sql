@@ -1,6 +1,6 @@
 -- Waiting jobs of the worker's clusters that may be leased now, the partitions that it holds first.
 -- Relies on: `lock` is the partition's; a job that runs keeps others of its partition waiting.
-SELECT j.queue_name, p.id
+SELECT j.queue_name, p.id, j.priority
 FROM procrastinate_jobs j
 JOIN partition p ON j.queue_name = 'partition:' || p.id
 WHERE j.status = 'todo'
@@ -10,4 +10,4 @@ WHERE j.status = 'todo'
   AND NOT EXISTS (
       SELECT FROM procrastinate_jobs running WHERE running.lock = j.lock AND running.status = 'doing'
   )
-ORDER BY p.id = ANY(%(holds)s) DESC, j.priority DESC, j.id
+ORDER BY p.id = ANY(%(holds)s) DESC, j.id

@@ -1,0 +1,300 @@
+"""/api/v1/tags/preview: what a definition would match, before a tag has it.
+
+Under `manage.py serve`, `Prefer: wait=N` is held natively (api/server/previews.py); here the answer
+is at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, cast
+from uuid import UUID
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.http import HttpRequest
+from django.urls import reverse
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.throttling import UserRateThrottle
+
+from api import pagination
+from api.permissions import Role
+from api.resources.base import Resource, Strict
+from api.resources.tags import Member, OneTag, TagFields
+from tagmill.config import load
+from tagmill.errors import Invalid
+from tagmill.fleet.models import Node
+from tagmill.tags import previews
+from tagmill.tags.models import Preview
+
+OPERATOR = {"GET": Role.OPERATOR}
+CHANGES = ("members", "added", "removed")
+
+
+class PreviewThrottle(UserRateThrottle):
+    """Counted in each server process, as logins are."""
+
+    scope = "preview"
+
+    def get_rate(self) -> str:
+        return f"{load().previews_per_minute}/min"
+
+
+class PreviewIn(Strict):
+    definition = serializers.CharField(trim_whitespace=False, help_text="XPath 1.0.")
+    namespaces = serializers.DictField(
+        child=serializers.CharField(max_length=2048), required=False, help_text="URI by prefix."
+    )
+    compare_to = serializers.CharField(
+        required=False, allow_null=True, max_length=256, help_text="A tag."
+    )
+    client = serializers.CharField(
+        required=False,
+        max_length=256,
+        help_text="A newer preview of the same client ends the older. Default: the token's.",
+    )
+
+    validate_namespaces = TagFields.validate_namespaces
+
+
+class PreviewProgress(serializers.Serializer[Any]):
+    partitions = serializers.IntegerField()
+    pending = serializers.IntegerField(help_text="Partitions that are not evaluated yet.")
+
+
+class ClusterCounts(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    uuid = serializers.UUIDField()
+    node_count = serializers.IntegerField()
+    added = serializers.IntegerField(allow_null=True)
+    removed = serializers.IntegerField(allow_null=True)
+
+
+class MemberPage(serializers.Serializer[Any]):
+    results = Member(many=True)
+    next = serializers.URLField(allow_null=True)
+
+
+class PreviewOut(serializers.Serializer[Any]):
+    uuid = serializers.UUIDField()
+    definition = serializers.CharField()
+    namespaces = serializers.DictField(child=serializers.CharField())
+    state = serializers.ChoiceField(["evaluating", "complete", "failed"])
+    failure = serializers.CharField(allow_null=True)
+    progress = PreviewProgress()
+    node_count = serializers.IntegerField(help_text="Live nodes, of what is evaluated so far.")
+    compare_to = serializers.CharField(allow_null=True)
+    added = serializers.IntegerField(allow_null=True, help_text="Nodes that `compare_to` lacks.")
+    removed = serializers.IntegerField(allow_null=True, help_text="Nodes that it alone has.")
+    clusters = ClusterCounts(many=True)
+    nodes = MemberPage(help_text="The first of them.")
+    created_at = serializers.DateTimeField()
+    expires_at = serializers.DateTimeField()
+
+
+EXAMPLES = [
+    OpenApiExample(
+        "Machines with two GPUs, against the tag gpu",
+        value={"definition": 'count(//node[@class="display"]) = 2', "compare_to": "gpu"},
+        request_only=True,
+    ),
+    OpenApiExample(
+        "It would take 12 of 840 nodes away",
+        value={
+            "uuid": "0d3f5c9e-6a55-4a7c-8d62-5f3f0a3c9b11",
+            "definition": 'count(//node[@class="display"]) = 2',
+            "namespaces": {},
+            "state": "complete",
+            "failure": None,
+            "progress": {"partitions": 4, "pending": 0},
+            "node_count": 828,
+            "compare_to": "gpu",
+            "added": 0,
+            "removed": 12,
+            "clusters": [
+                {
+                    "name": "north",
+                    "uuid": "6f1c2a52-6c3e-4c63-9f0e-0b6b8f0d5a77",
+                    "node_count": 828,
+                    "added": 0,
+                    "removed": 12,
+                }
+            ],
+            "nodes": {
+                "results": [{"system_id": "4y3h7n", "hostname": "rack1", "kind": "machine"}],
+                "next": None,
+            },
+            "created_at": "2026-01-01T12:00:00Z",
+            "expires_at": "2026-01-01T12:10:00Z",
+        },
+        response_only=True,
+    ),
+]
+LIMIT = OpenApiParameter("limit", int, description="Nodes in the answer, 1 to 1000.")
+
+
+def body(preview: Preview, progress: previews.Progress, base: str, limit: int) -> dict[str, Any]:
+    """`base` is the absolute address of the API's previews, without a slash at its end."""
+    found = previews.Membership(preview)
+    is_compared = preview.compare_to is not None
+    rows = found.page("members", -1, limit + 1)
+    address = f"{base}/{preview.uuid}/nodes?limit={limit}"
+    return {
+        "uuid": preview.uuid,
+        "definition": preview.expression.text,
+        "namespaces": preview.expression.namespaces,
+        "state": progress.state,
+        "failure": progress.failure or None,
+        "progress": {"partitions": progress.partitions, "pending": progress.pending},
+        **_counts(found.counts(), is_compared),
+        "compare_to": preview.compare_to.name if preview.compare_to else None,
+        "clusters": [
+            {"name": cluster.name, "uuid": cluster.uuid, **_counts(counts, is_compared)}
+            for cluster, counts in found.clusters()
+        ],
+        "nodes": _page(rows, limit, address),
+        "created_at": preview.created_at,
+        "expires_at": preview.expires_at,
+    }
+
+
+def answer(uuid: UUID, base: str, limit: int) -> tuple[int, dict[str, Any]]:
+    """The status, 200 once it is over or else 202, and the body. Raises NotFound."""
+    preview = previews.get(uuid)
+    progress = previews.progress([uuid]).get(uuid)
+    if progress is None:
+        raise previews.gone(uuid)
+    return (200 if progress.is_over else 202), body(preview, progress, base, limit)
+
+
+def _counts(counts: previews.Counts, is_compared: bool) -> dict[str, int | None]:
+    return {
+        "node_count": counts.nodes,
+        "added": counts.added if is_compared else None,
+        "removed": counts.removed if is_compared else None,
+    }
+
+
+def _page(rows: list[previews.Found], limit: int, address: str) -> dict[str, Any]:
+    """`rows` has one more than the page when there is a next one."""
+    page = rows[:limit]
+    more = len(rows) > limit
+    return {
+        "results": [
+            {"system_id": row.system_id, "hostname": row.hostname, "kind": row.kind} for row in page
+        ],
+        "next": f"{address}&after={pagination.encode(page[-1].key)}" if more else None,
+    }
+
+
+class PreviewCall(Resource):
+    roles = OPERATOR
+    parameters = frozenset({"limit"})
+    serializer_class = PreviewOut
+    queryset = Preview.objects.all()
+
+    def answer(self, uuid: UUID, headers: dict[str, str] | None = None) -> Response:
+        limit = pagination.limit_of(self.request)
+        status, found = answer(uuid, base(self.request), limit)
+        return Response(found, status, headers=headers)
+
+
+class NewPreview(PreviewCall):
+    """Shares its address with a tag that is named `preview`."""
+
+    roles = {}
+
+    def get_throttles(self) -> Any:
+        return [PreviewThrottle()] if self.request.method == "POST" else []
+
+    @extend_schema(exclude=True)
+    def get(self, request: Request) -> Response:
+        return OneTag.get(cast(OneTag, self), request, "preview")
+
+    @extend_schema(exclude=True)
+    def patch(self, request: Request) -> Response:
+        return OneTag.patch(cast(OneTag, self), request, "preview")
+
+    @extend_schema(exclude=True)
+    def delete(self, request: Request) -> Response:
+        return OneTag.delete(cast(OneTag, self), request, "preview")
+
+    @extend_schema(
+        operation_id="tags_preview",
+        request=PreviewIn,
+        responses={200: PreviewOut, 202: PreviewOut},
+        examples=EXAMPLES,
+    )
+    def post(self, request: Request) -> Response:
+        """Evaluates a definition that no tag has, ahead of all other work. 200 when it is
+        complete, 202 while it is not; `Prefer: wait=N` waits for it up to N seconds. 400
+        `invalid_definition`, with the `column`. A newer preview of the client ends this one."""
+        given = self.given(PreviewIn)
+        made = previews.start(
+            given["definition"],
+            given.get("namespaces", {}),
+            cast(User, request.user),
+            given.get("client") or client_of(request),
+            given.get("compare_to"),
+        )
+        place = f"{base(request)}/{made.uuid}"
+        return self.answer(made.uuid, {"Location": place})
+
+
+class OnePreview(PreviewCall):
+    @extend_schema(
+        parameters=[LIMIT], responses={200: PreviewOut, 202: PreviewOut}, examples=EXAMPLES[1:]
+    )
+    def get(self, request: Request, uuid: UUID) -> Response:
+        """200 once it is complete or failed, 202 before; `Prefer: wait=N` waits."""
+        return self.answer(uuid)
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, uuid: UUID) -> Response:
+        """What is left to evaluate for it is left."""
+        previews.cancel(uuid)
+        return Response(status=204)
+
+
+class NodesOfPreview(Resource):
+    """Those that it matches; with `change`, those that it adds to `compare_to`, or removes."""
+
+    roles = OPERATOR
+    has_pages = True
+    parameters = frozenset({"change"})
+    serializer_class = Member
+    queryset = Node.objects.all()
+
+    @extend_schema(
+        responses=Member(many=True),
+        parameters=[OpenApiParameter("change", str, enum=["added", "removed"])],
+    )
+    def get(self, request: Request, uuid: UUID) -> Response:
+        preview = previews.get(uuid)
+        change: Any = request.query_params.get("change", "members")
+        if change not in CHANGES:
+            raise Invalid("change must be added or removed", field="change")
+        if change != "members" and preview.compare_to_id is None:
+            raise Invalid("the preview is compared with no tag", field="change")
+        limit = pagination.limit_of(request)
+        cursor = request.query_params.get("after")
+        after = pagination.decode(cursor, int) if cursor else -1
+        rows = previews.Membership(preview).page(change, after, limit + 1)
+        address = f"{base(request)}/{uuid}/nodes?change={change}&limit={limit}"
+        return Response(_page(rows, limit, address))
+
+
+def base(request: Request | HttpRequest) -> str:
+    """The address of the API's previews, without a slash at its end."""
+    return str(request.build_absolute_uri(reverse("new-preview"))).rstrip("/")
+
+
+def client_of(request: Request) -> str:
+    """Who says nothing about itself is one client for each token and each browser session."""
+    key = getattr(request.auth, "digest", "") or request.COOKIES.get(
+        settings.SESSION_COOKIE_NAME, ""
+    )
+    return f"by default {hashlib.blake2b(str(key).encode(), digest_size=16).hexdigest()}"

@@ -1,0 +1,254 @@
+"""Previews: a definition evaluated before a tag has it, ahead of all other work.
+
+evaluating ──► complete     every match has reached its target
+           ├─► failed       the expression failed
+           └─► gone         cancelled, expired, or a newer preview of its client took its place
+
+A preview makes its expression live: it is leased and evaluated like a tag's. Its matches are those
+that a tag with this definition would have, so that committing it evaluates nothing again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+from uuid import UUID
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models.functions import Now
+
+from tagmill import sql
+from tagmill.config import load
+from tagmill.errors import NotFound
+from tagmill.fleet.models import Cluster
+from tagmill.rebuilds import leases
+from tagmill.rebuilds.rebuilds import notify_progress
+from tagmill.tags import matches
+from tagmill.tags.definitions import check, digest, expression_for
+from tagmill.tags.models import Preview
+from wire import bitmap
+
+Change = Literal["members", "added", "removed"]
+# A place as one number: a slot is below this (config.partition_slots).
+PLACES = 1 << 17
+
+
+@dataclass(frozen=True)
+class Progress:
+    """`pending` of `partitions` have not reached the rev that they had when it was asked for."""
+
+    state: Literal["evaluating", "complete", "failed"]
+    partitions: int
+    pending: int
+    failure: str
+
+    @property
+    def is_over(self) -> bool:
+        return self.state != "evaluating"
+
+
+@dataclass
+class Counts:
+    """Live nodes. `added` and `removed` against the tag that it is compared with."""
+
+    nodes: int = 0
+    added: int = 0
+    removed: int = 0
+
+
+class Found(NamedTuple):
+    """A node of a page; `key` is its place in the order of all."""
+
+    key: int
+    system_id: str
+    hostname: str
+    kind: str
+
+
+class _Part(NamedTuple):
+    """A partition's bitmaps, without the slots of deleted nodes."""
+
+    partition: int
+    cluster: int
+    members: int
+    before: int
+    """Those of the tag that the preview is compared with."""
+
+    def of(self, change: Change) -> int:
+        match change:
+            case "members":
+                return self.members
+            case "added":
+                return self.members & ~self.before
+            case "removed":
+                return self.before & ~self.members
+
+
+def start(
+    definition: str,
+    namespaces: Mapping[str, str],
+    by: User,
+    client: str,
+    compare_to: str | None = None,
+) -> Preview:
+    """Evaluate the definition everywhere, ahead of other work. The client's older preview ends.
+
+    `compare_to` names a tag. Raises InvalidDefinition, TooLarge, NotFound.
+    """
+    check(definition, namespaces)
+    with transaction.atomic():
+        sql.rows(__file__, "lock_client", {"client": client, "user": by.id})
+        older = Preview.objects.filter(requested_by=by, client=client)
+        replaced = list(older.values_list("expression_id", flat=True))
+        values = {"expressions": replaced, "digest": digest(definition, namespaces)}
+        sql.rows(__file__, "lock_expressions", values)
+        expression = expression_for(definition, namespaces)
+        # Before the preview's row: a tag's deletion takes both, too.
+        compared = _held_tag(compare_to)
+        older.delete()
+        ((made,),) = sql.rows(
+            __file__,
+            "insert_preview",
+            {
+                "user": by.id,
+                "client": client,
+                "expression": expression.id,
+                "compare_to": compared,
+                "minutes": load().preview_minutes,
+            },
+        )
+        _renew({expression.id, *replaced})
+        if replaced:
+            notify_progress()
+        leases.defer_partitions(matches.stale_for([expression.id]), leases.PREVIEW)
+    return Preview.objects.select_related("expression", "compare_to").get(id=made)
+
+
+def get(uuid: UUID) -> Preview:
+    """Raises NotFound."""
+    found = Preview.objects.select_related("expression", "compare_to").filter(uuid=uuid).first()
+    if found is None:
+        raise gone(uuid)
+    return found
+
+
+def gone(uuid: UUID) -> NotFound:
+    return NotFound(f"there is no preview {uuid}: it was cancelled, or a newer one came")
+
+
+def cancel(uuid: UUID) -> None:
+    """What is left to evaluate for it is left. Raises NotFound."""
+    with transaction.atomic():
+        expression = get(uuid).expression_id
+        sql.rows(__file__, "lock_expressions", {"expressions": [expression], "digest": b""})
+        Preview.objects.filter(uuid=uuid).delete()
+        _renew({expression})
+        notify_progress()
+
+
+def forget_expired() -> int:
+    """Their expressions are live no longer; how many."""
+    with transaction.atomic():
+        found = sql.rows(__file__, "expired_previews", {})
+        Preview.objects.filter(id__in=[preview for preview, _ in found]).delete()
+        _renew({expression for _, expression in found})
+        if found:
+            notify_progress()
+    return len(found)
+
+
+def progress(previews: Sequence[UUID]) -> dict[UUID, Progress]:
+    """Of those that are still there."""
+    found = {}
+    ended = []
+    for uuid, partitions, pending, completed_at, failure in sql.rows(
+        __file__, "preview_progress", {"previews": list(previews)}
+    ):
+        if completed_at is None and not pending:
+            ended.append(uuid)
+        if completed_at is not None or not pending:
+            found[uuid] = Progress("complete", partitions, 0, "")
+        elif failure is not None:
+            found[uuid] = Progress("failed", partitions, pending, failure)
+        else:
+            found[uuid] = Progress("evaluating", partitions, pending, "")
+    for uuid in ended:
+        # From here on its expression waits in line with those of tags.
+        Preview.objects.filter(uuid=uuid, completed_at=None).update(completed_at=Now())
+    return found
+
+
+class Membership:
+    """What the preview matches at one moment. Partitions that are not evaluated yet are left out,
+    also of what it removes."""
+
+    def __init__(self, preview: Preview) -> None:
+        values = {"expression": preview.expression_id, "compare_to": preview.compare_to_id}
+        self._parts = list(_parts(sql.rows(__file__, "preview_members", values)))
+
+    def counts(self) -> Counts:
+        return _counted(self._parts)
+
+    def clusters(self) -> list[tuple[Cluster, Counts]]:
+        """Of every cluster, by name."""
+        return [
+            (cluster, _counted(part for part in self._parts if part.cluster == cluster.id))
+            for cluster in Cluster.objects.order_by("name")
+        ]
+
+    def page(self, change: Change, after: int, limit: int) -> list[Found]:
+        """Up to `limit` nodes whose key is above `after`, in the order of their keys."""
+        places = []
+        for key in self._places(change, after):
+            places.append(divmod(key, PLACES))
+            if len(places) == limit:
+                break
+        values = {"partitions": [item[0] for item in places], "slots": [item[1] for item in places]}
+        return [
+            Found(partition * PLACES + slot, *node)
+            for partition, slot, *node in sql.rows(__file__, "nodes_at", values)
+        ]
+
+    def _places(self, change: Change, after: int) -> Iterator[int]:
+        for part in self._parts:
+            first = part.partition * PLACES
+            if first + PLACES > after:
+                skipped = max(0, after + 1 - first)
+                bits = part.of(change) >> skipped << skipped
+                while bits:
+                    lowest = bits & -bits
+                    yield first + lowest.bit_length() - 1
+                    bits ^= lowest
+
+
+def _held_tag(name: str | None) -> int | None:
+    """The tag's id. It is not deleted before the transaction ends. Raises NotFound."""
+    if name is None:
+        return None
+    found = sql.rows(__file__, "hold_tag", {"name": name})
+    if not found:
+        raise NotFound(f"there is no tag {name!r} to compare with")
+    return int(found[0][0])
+
+
+def _renew(expressions: set[int]) -> None:
+    sql.run(__file__, "renew_expressions", {"expressions": sorted(expressions)})
+
+
+def _parts(rows: list[tuple[Any, ...]]) -> Iterator[_Part]:
+    for partition, cluster, members, before, gone in rows:
+        if members is not None:
+            live = ~bitmap.from_slots(gone or ())
+            old = bitmap.from_bytes(before) & live if before is not None else 0
+            yield _Part(partition, cluster, bitmap.from_bytes(members) & live, old)
+
+
+def _counted(parts: Iterable[_Part]) -> Counts:
+    total = Counts()
+    for part in parts:
+        total.nodes += part.members.bit_count()
+        total.added += part.of("added").bit_count()
+        total.removed += part.of("removed").bit_count()
+    return total

@@ -1,0 +1,1 @@
+SELECT id FROM tag WHERE name = %(name)s FOR KEY SHARE

@@ -1,0 +1,6 @@
+-- The live nodes at these (partition, slot), in their order.
+SELECT n.partition_id, n.slot, n.system_id, n.hostname, n.kind
+FROM unnest(%(partitions)s::bigint[], %(slots)s::int[]) AS place (partition_id, slot)
+JOIN node n ON n.partition_id = place.partition_id AND n.slot = place.slot
+WHERE n.deleted_at IS NULL
+ORDER BY n.partition_id, n.slot

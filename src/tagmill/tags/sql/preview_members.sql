@@ -1,0 +1,20 @@
+-- Of each partition: its members under the preview's expression (null: not evaluated yet), and those of
+-- the tag that it is compared with, published or assigned by hand; and the slots of nodes that were deleted
+-- after the older of both evaluations, which may still have a bit.
+-- Relies on: a tombstone's rev is above the rev of every match that may hold its bit; during a forced
+-- rebuild `rev` is -1, and then every tombstone is looked at. Bits of manual tags go with the node.
+SELECT p.id, p.cluster_id, m.members, coalesce(published.members, assigned.members),
+       CASE WHEN least(m.rev, published.rev) < p.rev THEN (
+           SELECT array_agg(n.slot)
+           FROM node n
+           WHERE n.partition_id = p.id AND n.rev > least(m.rev, published.rev)
+             AND n.deleted_at IS NOT NULL
+       ) END
+FROM partition p
+LEFT JOIN match m ON m.partition_id = p.id AND m.expression_id = %(expression)s
+LEFT JOIN tag ON tag.id = %(compare_to)s
+LEFT JOIN match published ON published.partition_id = p.id
+                         AND published.expression_id = tag.expression_id
+LEFT JOIN assignment assigned ON assigned.partition_id = p.id AND assigned.tag_id = tag.id
+                             AND tag.expression_id IS NULL
+ORDER BY p.id

@@ -1,0 +1,122 @@
+"""`Prefer: wait` and event streams of previews, over HTTP: woken by completions, not by a clock."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from loadtest.stack import Stack
+from tagmill.fleet import clusters
+from tagmill.tags.models import Preview
+from tests.fleet.fixtures import no_jobs
+from tests.fleet.support import HAS_GPU, a_worker, done, in_thread, put, until, work
+from tests.server.test_serve import call, token_of
+
+__all__ = ["no_jobs"]
+
+URL = "/api/v1/tags/preview"
+
+
+@pytest.fixture
+def token(stack: Stack, no_jobs: None) -> str:
+    """An operator's; and a fleet of three nodes."""
+    clusters.create("north")
+    put("a", "b", "c")
+    return token_of("operator")
+
+
+def ask(stack: Stack, token: str, definition: str = HAS_GPU, wait: int = 30) -> tuple[Any, Any]:
+    response, data = call(
+        stack,
+        "POST",
+        f"{URL}?limit=2",
+        json.dumps({"definition": definition}),
+        Authorization=token,
+        Content_Type="application/json",
+        Prefer=f"wait={wait}",
+    )
+    return response, json.loads(data)
+
+
+def asked(stack: Stack, token: str, definition: str = HAS_GPU, wait: int = 30) -> Future[Any]:
+    """One that waits: its preview is there."""
+    before = set(Preview.objects.values_list("uuid", flat=True))
+    future = in_thread(lambda: ask(stack, token, definition, wait))
+    until(
+        lambda: set(Preview.objects.values_list("uuid", flat=True)) - before or future.done(),
+        "a preview",
+    )
+    return future
+
+
+def test_a_waiting_preview_is_answered_when_it_is_complete(stack: Stack, token: str) -> None:
+    future = asked(stack, token)
+    work(a_worker())
+    response, body = done(future)
+    assert (response.status, body["state"], body["node_count"]) == (200, "complete", 3)
+    assert response.headers["Preference-Applied"] == "wait=30"
+    assert response.headers["Location"].endswith(f"{URL}/{body['uuid']}")
+    assert [item["system_id"] for item in body["nodes"]["results"]] == ["a", "b"]
+    rest = body["nodes"]["next"].removeprefix(stack.url)
+    _, data = call(stack, "GET", rest, Authorization=token)
+    assert [item["system_id"] for item in json.loads(data)["results"]] == ["c"]
+
+
+def test_a_wait_that_is_over_answers_with_progress(stack: Stack, token: str) -> None:
+    response, body = ask(stack, token, wait=1)
+    assert (response.status, body["state"]) == (202, "evaluating")
+    path = f"{URL}/{body['uuid']}"
+    waiting = in_thread(
+        lambda: call(stack, "GET", path, Authorization=token, Prefer="wait=30")[0].status
+    )
+    work(a_worker())
+    assert done(waiting) == 200
+
+
+def test_a_newer_preview_ends_the_wait_for_the_older(stack: Stack, token: str) -> None:
+    older = asked(stack, token, "//node[1]")
+    newer = asked(stack, token, "//node[2]")
+    response, body = done(older)
+    assert (response.status, body["code"]) == (410, "preview_gone")
+    work(a_worker())
+    assert done(newer)[0].status == 200
+
+
+def test_what_is_refused_is_refused_before_any_wait(stack: Stack, token: str) -> None:
+    response, body = ask(stack, token, "//node[")
+    assert (response.status, body["code"], body["column"]) == (400, "invalid_definition", 8)
+    response, body = ask(stack, "Token wrong")
+    assert (response.status, body["code"]) == (401, "unauthorized")
+    response, body = ask(stack, token_of("viewer"))
+    assert (response.status, body["code"]) == (403, "forbidden")
+    response, _ = call(stack, "PUT", URL, Authorization=token, Prefer="wait=9")
+    assert response.status == 405
+
+
+def test_the_events_of_a_preview_end_with_its_end(stack: Stack, token: str) -> None:
+    _, body = ask(stack, token, wait=0)
+    host, _, port = stack.listen.partition(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=30)
+    connection.request("GET", f"{URL}/{body['uuid']}/events", headers={"Authorization": token})
+    stream = connection.getresponse()
+    assert stream.readline() == b"event: progress\n"
+    assert json.loads(stream.readline()[6:])["pending"] == 1
+    work(a_worker())
+    rest = stream.read().decode()
+    connection.close()
+    assert rest.strip().splitlines()[-2] == "event: end"
+    assert json.loads(rest.strip().splitlines()[-1][6:])["state"] == "complete"
+    response, _ = call(stack, "GET", f"{URL}/{body['uuid']}/events", Authorization="Token no")
+    assert response.status == 401
+
+
+def test_the_events_of_a_cancelled_preview_end(stack: Stack, token: str) -> None:
+    _, body = ask(stack, token, wait=0)
+    path = f"{URL}/{body['uuid']}"
+    reading = in_thread(lambda: call(stack, "GET", f"{path}/events", Authorization=token)[1])
+    assert call(stack, "DELETE", path, Authorization=token)[0].status == 204
+    assert b'"gone"' in done(reading) or b"not_found" in done(reading)
