@@ -295,7 +295,7 @@ _ABSENT |= {"element_is_attribute", "undeclared_prefix"}
 def test_what_lint_denies_no_document_has(words: Words) -> None:
     fleet = Vocabulary.of(words.trees)
 
-    @settings(derandomize=True, deadline=None, database=None, max_examples=600)
+    @settings(derandomize=True, deadline=None, database=None, max_examples=400)
     @given(paths(words))
     def is_sound(text: str) -> None:
         compiled = compile(text, NAMESPACES)
@@ -319,7 +319,7 @@ def test_what_lint_calls_no_number_equals_none(path: str, symbol: str, number: s
     derandomize=True,
     deadline=None,
     database=None,
-    max_examples=100,
+    max_examples=60,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(st.one_of(*grammar.EXPRESSIONS.values()))
