@@ -3,8 +3,9 @@
 All partitions wait at the start. Three stages work at the same time, each as fast as the CPU that
 it has; the slowest decides:
 
-    worker stage    rounds x worker seconds of one partition + the queue of the first leases, or of
-                    the last completions; rounds = ceil(partitions / workers)
+    worker stage    the request + rounds x (worker seconds of one partition, or the time of a
+                    lease where that is longer) + the queue of the first leases, or of the last
+                    completions; rounds = ceil(partitions / workers)
     API stage       API seconds of the rebuild / API servers (a Python process fills one core), and
                     one more evaluation, of what was leased last
     database stage  database seconds of the rebuild / database cores, and the same
@@ -95,8 +96,25 @@ def round_seconds(costs: Costs, demand: Demand) -> float:
         process: total / demand.partitions(costs)
         for process, total in cpu_seconds(costs, demand).items()
     }
-    # Without read-ahead a worker waits for the API and the database, too.
-    return each["worker"] if costs.overlap else sum(each.values())
+    # Without read-ahead a worker waits for the API and the database, too. With it, it asks for one
+    # partition at a time, and goes no faster than leases come, nobody else being served.
+    return (
+        max(each["worker"], lease_seconds(costs, demand)) if costs.overlap else sum(each.values())
+    )
+
+
+def lease_seconds(costs: Costs, demand: Demand) -> float:
+    """A lease and its nodes, in the mean over a rebuild, without a queue."""
+    partitions = demand.partitions(costs)
+    nodes = demand.nodes / partitions
+    # In the mean, half of the partitions still wait.
+    amounts = fetch_units(nodes, 1, partitions / 2, is_cold=demand.is_cold)
+    return costs.of("api", amounts) + costs.of("database", amounts)
+
+
+def request_seconds(costs: Costs) -> float:
+    """The request for a rebuild, before which nobody works."""
+    return sum(costs.of(process, {"rebuild": 1}) for process in ("api", "database"))
 
 
 def batches(costs: Costs, demand: Demand) -> int:
@@ -132,7 +150,7 @@ def predict(costs: Costs, demand: Demand, deployment: Deployment) -> Prediction:
     queued = queue_seconds(costs, demand, deployment)
     last = used["worker"] / partitions / batches(costs, demand)
     stages = {
-        "worker_cpu": rounds * round_seconds(costs, demand) + queued,
+        "worker_cpu": request_seconds(costs) + rounds * round_seconds(costs, demand) + queued,
         "api_cpu": used["api"] / deployment.api_servers + last,
         "database_cpu": used["database"] / deployment.database_cores + last,
     }
@@ -142,6 +160,8 @@ def predict(costs: Costs, demand: Demand, deployment: Deployment) -> Prediction:
     seconds = costs.fixed_seconds + stages[slowest]
     if costs.fixed_seconds > stages[slowest]:
         slowest = "latency"
+    elif slowest == "worker_cpu" and costs.overlap and lease_seconds(costs, demand) > last:
+        slowest = "lease_latency"
     elif slowest == "worker_cpu" and queued > rounds * round_seconds(costs, demand):
         slowest = "api_cpu"
     return Prediction(seconds, stages, slowest)
@@ -232,14 +252,15 @@ def _formula(costs: Costs, demand: Demand, deployment: Deployment) -> list[str]:
     each, share = round_seconds(costs, demand), costs.utilisation
     rounds = math.ceil(partitions / deployment.workers)
     queued = queue_seconds(costs, demand, deployment)
+    request = request_seconds(costs)
     budget = demand.target - costs.fixed_seconds
     lines = [
         f"partitions = {demand.nodes:,} nodes / {costs.partition_slots} slots = {partitions:,}",
         f"time for work = target {demand.target:g} s - fixed {costs.fixed_seconds:g} s"
         f" = {budget:.3f} s",
         f"workers = {partitions:,} partitions / {rounds} rounds = {deployment.workers:,}",
-        f"worker stage = {rounds} rounds x {each:.4f} s + {queued:.3f} s in the queue at API and "
-        f"database = {rounds * each + queued:.3f} s",
+        f"worker stage = request {request:.4f} s + {rounds} rounds x {each:.4f} s + {queued:.3f} s "
+        f"in the queue at API and database = {request + rounds * each + queued:.3f} s",
     ]
     for process, name, number in (
         ("api", "API servers", deployment.api_servers),

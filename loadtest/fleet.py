@@ -43,10 +43,12 @@ PARTITIONS_PER_WORKER = 2
 FEWEST_PARTITIONS = 16
 FEED_SECONDS = 0.05
 SETTLE_SECONDS = 1.0
-# A step that adds less than this share of throughput, though it doubled the workers, is the last.
+# A step that adds less than this share of throughput, though it doubled the workers, saturates.
 LEAST_GROWTH = 0.1
 # Of one core, or of all: more is never reached by a process that also waits for I/O.
 FULL = 0.85
+# What an idle machine's other processes may use of a core before it is worth a word.
+OTHERS_CORES = 0.3
 # So that a vanished worker's partition comes back within the run.
 LEASE_SECONDS, HEARTBEAT_SECONDS = 4, 1
 ANSWER_SECONDS = 60.0
@@ -200,12 +202,14 @@ class FleetRun:
     def _ramp(self, stack: Stack, generators: Sequence[Generator], progress: Progress) -> None:
         task = progress.add_task("ramp", total=len(self.plan.steps()))
         for size in self.plan.steps():
+            # Saturated, only the full fleet is still of interest: what its leases take.
+            if size < self.plan.workers and self._is_saturated():
+                progress.advance(task)
+                continue
             progress.update(task, description=f"{size} workers")
             self._resize(stack, generators, size)
             self._steps.append(self._step(stack, generators, size))
             progress.advance(task)
-            if self._is_saturated():
-                break
 
     def _resize(self, stack: Stack, generators: Sequence[Generator], size: int) -> None:
         count = len(generators)
@@ -218,7 +222,7 @@ class FleetRun:
                 self._feed()
                 if time.monotonic() > deadline:
                     raise BenchError(f"{size} workers did not register in {ANSWER_SECONDS:g} s")
-        self._feed_for(SETTLE_SECONDS)
+        self._feed_for(min(SETTLE_SECONDS, self.plan.step_seconds))
         self._reports(generators)
 
     def _step(self, stack: Stack, generators: Sequence[Generator], size: int) -> dict[str, Any]:
@@ -234,7 +238,9 @@ class FleetRun:
         used = processes.difference(processes.cpu_seconds(roots), before)
         used["driver"] = round(time.process_time() - driver, 3)
         stack.check()
-        return summary(size, seconds, used, busy, self._reports(generators))
+        cores = os.cpu_count() or 1
+        reports = self._reports(generators)
+        return summary(size, seconds, used=used, busy=busy, cores=cores, reports=reports)
 
     def _reports(self, generators: Sequence[Generator]) -> list[Report]:
         for generator in generators:
@@ -331,11 +337,13 @@ class FleetRun:
 def summary(
     size: int,
     seconds: float,
+    *,
     used: dict[str, float],
     busy: float,
+    cores: int,
     reports: Sequence[Report],
 ) -> dict[str, Any]:
-    """One step as JSON. `used`: CPU seconds by process; `busy`: share of the machine's cores."""
+    """One step as JSON. `used`: CPU seconds by process; `busy`: share of the machine's `cores`."""
     timings: dict[str, float] = {}
     for call in ("lease", "batch", "complete"):
         values = sorted(value for item in reports for value in getattr(item, f"{call}_ms"))
@@ -361,6 +369,8 @@ def summary(
         "received_bytes": sum(item.received_bytes for item in reports),
         "cores": {name: round(value / seconds, 3) for name, value in used.items()},
         "machine_busy": round(busy, 3),
+        # What neither the system nor the bench used: somebody else's, or the kernel's.
+        "other_cores": round(max(0.0, busy * cores - sum(used.values()) / seconds), 3),
         "errors": errors,
     }
 
@@ -482,6 +492,11 @@ class FleetBench(Bench):
             f"one API core feeds {result['workers_per_api_core']:.1f} workers; lease p95 "
             f"{result['lease_p95_ms']:.1f} ms; bottleneck: {result['bottleneck']}"
         )
+        others = max(step["other_cores"] for step in result["steps"])
+        if others > OTHERS_CORES:
+            console.print(
+                f"Other processes used up to {others:.1f} cores: the figures are a floor."
+            )
         if result["bottleneck"] == "load_generator":
             console.print("The load generator was full, not the system: the figures are a floor.")
 

@@ -28,7 +28,8 @@ h1, h2 { line-height: 1.2 } h2 { margin-top: 3rem }
 svg { width: 100%; height: auto; max-width: 46rem; color: var(--ink); display: block }
 .wide { overflow-x: auto } .faint { color: var(--faint) }
 table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums }
-th, td { border-bottom: 1px solid var(--line); padding: .25rem .75rem; text-align: right }
+th, td { border-bottom: 1px solid var(--line); padding: .25rem .75rem;
+  text-align: right; white-space: nowrap }
 th:first-child, td:first-child { text-align: left } th { color: var(--faint); font-weight: 600 }
 pre { overflow-x: auto; white-space: pre-wrap }
 """

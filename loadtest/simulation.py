@@ -63,9 +63,7 @@ class _Rebuild:
         self._waits: list[float] = []
 
     def run(self) -> Simulated:
-        workers = min(self._deployment.workers, self._partitions)
-        for _ in range(workers):
-            self._env.process(self._worker())
+        self._env.process(self._request())
         self._env.run()
         seconds = self._env.now + self._costs.fixed_seconds
         capacity = {
@@ -80,6 +78,13 @@ class _Rebuild:
             lease_p95_seconds=self._waits[int(len(self._waits) * 0.95)] if self._waits else 0.0,
             partitions_per_event=self._step,
         )
+
+    def _request(self) -> Events:
+        """The request for the rebuild; then all workers get to work."""
+        for process in ("api", "database"):
+            yield from self._serve(process, {"rebuild": 1})
+        for _ in range(min(self._deployment.workers, self._partitions)):
+            self._env.process(self._worker())
 
     def _worker(self) -> Events:
         yield from self._with_read_ahead() if self._costs.overlap else self._one_by_one()
@@ -138,7 +143,6 @@ class _Rebuild:
 
     def _complete(self, taken: int) -> Events:
         amounts = completion_units(self._demand.tags, taken)
-        amounts["rebuild"] = taken / self._partitions
         yield from self._serve("api", amounts)
         yield from self._serve("database", amounts)
 

@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from loadtest import costs
+from loadtest.bench import BenchError
+from loadtest.capacity import TOLERANCE, Demand, Deployment, cpu_seconds, plan, predict, whole
+from loadtest.management.commands.capacity import MOST_ERROR, duration
+from loadtest.simulation import MOST_PARTITIONS, simulate
+from tests.loadtest.conftest import Run
+
+# The time in which a cluster of 4,000 nodes was done, at 12 s for 10,000.
+ORIGIN_SECONDS = 12 * 4_000 / 10_000
+HUNDRED_THOUSAND = Demand(100_000, 1, ORIGIN_SECONDS, is_cold=True)
+
+
+# -- the origin's napkin math ----------------------------------------------------------------------
+
+
+def test_a_rebuild_of_the_origin_takes_12_s_of_which_the_database_has_2() -> None:
+    origin = replace(costs.load(costs.ORIGIN), partition_slots=10_000)
+    one = Demand(10_000, 1, 12, is_cold=True)
+    used = cpu_seconds(origin, one)
+    assert sum(used.values()) == pytest.approx(12)
+    assert used["database"] == pytest.approx(2)
+    assert predict(origin, one, Deployment(1, 1, 1)).seconds == pytest.approx(12)
+
+
+def test_one_api_server_of_the_origin_feeds_8_cluster_workers() -> None:
+    made = plan(costs.load(costs.ORIGIN), HUNDRED_THOUSAND)
+    assert made.workers_per_api_server == pytest.approx(8)
+
+
+def test_the_origin_wants_25_clusters_3_api_servers_and_8_database_cores_for_100_000_nodes() -> (
+    None
+):
+    made = plan(costs.load(costs.ORIGIN), HUNDRED_THOUSAND)
+    assert made.partitions == 25
+    assert made.deployment == Deployment(workers=25, api_servers=3, database_cores=8)
+
+
+def test_the_origins_database_of_100_000_nodes_is_in_the_1_GB_range() -> None:
+    made = plan(costs.load(costs.ORIGIN), HUNDRED_THOUSAND)
+    assert made.database_bytes == pytest.approx(1.92e9)
+
+
+def test_three_rebuilds_of_the_origin_at_once_take_less_than_15_s_on_4_cores() -> None:
+    # "with a machine with 4 CPUs, I can run 3 rebuilds simultaneously, and they each take <15s"
+    origin = replace(costs.load(costs.ORIGIN), partition_slots=10_000)
+    three = Demand(30_000, 1, 15, is_cold=True)
+    assert simulate(origin, three, Deployment(3, 1, 4, machine_cores=4)).seconds < 15
+
+
+def test_the_origins_plan_is_slower_than_its_napkin_says_as_workers_queue() -> None:
+    origin = costs.load(costs.ORIGIN)
+    made = plan(origin, HUNDRED_THOUSAND)
+    simulated = simulate(origin, HUNDRED_THOUSAND, made.deployment)
+    assert simulated.seconds > ORIGIN_SECONDS * 1.1
+    assert made.prediction.seconds == pytest.approx(simulated.seconds, rel=MOST_ERROR)
+    assert not made.is_feasible
+
+
+# -- the formula -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_cold", [False, True])
+@pytest.mark.parametrize(
+    ("nodes", "tags", "target"),
+    [
+        (1_000, 1, 1),
+        (10_000, 8, 2),
+        (100_000, 200, 5),
+        (1_000_000, 200, 30),
+        (1_000_000, 1, 10),
+        (10_000_000, 10, 120),
+    ],
+)
+def test_a_plan_meets_its_target_in_the_formula_and_the_simulation(
+    nodes: int, tags: int, target: float, is_cold: bool
+) -> None:
+    unit, demand = costs.load(), Demand(nodes, tags, target, is_cold)
+    made = plan(unit, demand)
+    simulated = simulate(unit, demand, made.deployment)
+    assert made.is_feasible
+    assert made.prediction.seconds <= target * (1 + TOLERANCE)
+    assert simulated.seconds == pytest.approx(made.prediction.seconds, rel=MOST_ERROR)
+
+
+def test_more_nodes_or_tags_or_less_time_never_need_fewer_workers() -> None:
+    unit = costs.load()
+
+    def workers(nodes: int, tags: int, target: float) -> int:
+        return plan(unit, Demand(nodes, tags, target)).deployment.workers
+
+    base = workers(1_000_000, 200, 60)
+    assert workers(2_000_000, 200, 60) >= base
+    assert workers(1_000_000, 400, 60) >= base
+    assert workers(1_000_000, 200, 30) >= base
+
+
+def test_a_target_below_one_partitions_time_is_said_to_be_missed() -> None:
+    unit = replace(costs.load(), fixed_seconds=5.0)
+    assert not plan(unit, Demand(10_000, 8, 2)).is_feasible
+
+
+def test_the_slowest_stage_is_the_bottleneck() -> None:
+    unit = costs.load()
+    demand = Demand(100_000, 500, 10)
+    assert predict(unit, demand, Deployment(1, 100, 100)).bottleneck == "worker_cpu"
+    assert predict(unit, demand, Deployment(1_000, 1, 100)).bottleneck == "api_cpu"
+    slow = {**unit.seconds, "database": {"evaluation": 1.0}}
+    stuck = predict(replace(unit, seconds=slow), demand, Deployment(100, 100, 1))
+    assert stuck.bottleneck == "database_cpu"
+
+
+def test_servers_are_whole_and_a_small_excess_adds_none() -> None:
+    assert [whole(amount) for amount in (0.01, 1, 1.04, 1.06, 3.125, 8.33)] == [1, 1, 1, 2, 3, 8]
+
+
+# -- the simulation --------------------------------------------------------------------------------
+
+
+def test_the_same_seed_simulates_the_same() -> None:
+    unit, demand = costs.load(), Demand(100_000, 50, 10)
+    deployment = plan(unit, demand).deployment
+    assert simulate(unit, demand, deployment, 7) == simulate(unit, demand, deployment, 7)
+    assert simulate(unit, demand, deployment, 7) != simulate(unit, demand, deployment, 8)
+
+
+def test_ten_million_nodes_and_more_are_simulated_in_bounded_time() -> None:
+    unit = costs.load()
+    began = time.perf_counter()
+    for nodes in (10_000_000, 100_000_000):
+        demand = Demand(nodes, 200, 600)
+        simulated = simulate(unit, demand, plan(unit, demand).deployment)
+        assert simulated.seconds > 0
+    assert simulated.partitions_per_event == -(-100_000_000 // 1024 // MOST_PARTITIONS)
+    assert time.perf_counter() - began < 30
+
+
+def test_coarse_and_fine_simulation_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    unit, demand = costs.load(), Demand(2_000_000, 50, 60)
+    deployment = plan(unit, demand).deployment
+    fine = simulate(unit, demand, deployment).seconds
+    monkeypatch.setattr("loadtest.simulation.MOST_PARTITIONS", 500)
+    assert simulate(unit, demand, deployment).seconds == pytest.approx(fine, rel=0.1)
+
+
+def test_on_one_machine_nothing_is_faster_than_its_cores() -> None:
+    unit, demand = costs.load(), Demand(50_000, 20, 10)
+    total = sum(cpu_seconds(unit, demand).values())
+    simulated = simulate(unit, demand, Deployment(8, 1, 2, machine_cores=2))
+    assert simulated.seconds >= total / 2 * 0.9
+
+
+# -- the command -----------------------------------------------------------------------------------
+
+
+def test_the_command_writes_the_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "plan.json"
+    call_command(
+        "capacity", "--nodes", "1000000", "--tags", "200", "--target", "30s", "--json", str(file)
+    )
+    found = json.loads(file.read_text())
+    assert found["error"] <= MOST_ERROR
+    assert found["bottleneck"] in {
+        *("worker_cpu", "api_cpu", "database_cpu"),
+        *("latency", "lease_latency"),
+    }
+    for name in ("workers", "api_servers", "database_cores", "seconds", "simulated_seconds"):
+        assert found[name] > 0
+    printed = capsys.readouterr().out
+    assert "Bottleneck" in printed
+    assert "partitions = 1,000,000 nodes / 1024 slots = 977" in printed
+
+
+def test_a_plan_that_the_simulation_contradicts_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("loadtest.management.commands.capacity.MOST_ERROR", -1.0)
+    with pytest.raises(CommandError, match="do not trust"):
+        call_command("capacity", "--nodes", "1000")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("30s", 30), ("30", 30), ("2m", 120), ("500ms", 0.5), ("1h", 3600)]
+)
+def test_a_target_is_a_duration(text: str, seconds: float) -> None:
+    assert duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1s", "nan", "inf", "soon"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        duration(text)
+
+
+def test_capacity_needs_no_database(manage: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "tests.loadtest.conftest.environment", lambda: {"DATABASE_URL": "postgresql:///nowhere"}
+    )
+    assert manage("capacity", "--nodes", "10000")["workers"] >= 1
+
+
+# -- cost files ------------------------------------------------------------------------------------
+
+
+def test_the_committed_costs_say_how_each_was_measured() -> None:
+    for path in (costs.DEFAULT, costs.ORIGIN):
+        value = json.loads(path.read_text())
+        assert value["how"]
+        assert costs.load(path).name == value["name"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seconds": {}}, "not a cost file"),
+        ({"overlap": None, "partition_slots": "many"}, "not a cost file"),
+        ({"seconds": {"worker": {"node": -1}, "api": {}, "database": {}}}, "bad cost"),
+        ({"seconds": {"worker": {"tea": 1}, "api": {}, "database": {}}}, "bad cost"),
+        ({"seconds": {"worker": {}, "api": {}, "database": {}}}, "must cost something"),
+    ],
+)
+def test_a_file_of_bad_costs_is_refused(change: dict[str, object], message: str) -> None:
+    value = json.loads(costs.ORIGIN.read_text())
+    with pytest.raises(BenchError, match=message):
+        costs.build({**value, **change}, "test")

@@ -1,0 +1,127 @@
+"""Small real runs: real server, real workers, real database."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import psutil
+import psycopg
+import pytest
+
+from loadtest.scratch import PREFIX
+from tagmill import config
+from tests.loadtest.conftest import SECONDS, Run, start
+
+
+def databases() -> list[str]:
+    with psycopg.connect(config.load().database_url) as connection:
+        rows = connection.execute(
+            "SELECT datname FROM pg_database WHERE datname LIKE %s", [f"{PREFIX}%"]
+        )
+        return [row[0] for row in rows]
+
+
+def test_a_fleet_of_simulated_workers_measures_the_server_and_loses_nothing(manage: Run) -> None:
+    shares = ["--fail", "0.05", "--late", "0.1", "--duplicate", "0.1", "--fetch", "0.2"]
+    found = manage(
+        *("bench", "fleet", "--workers", "5", "--seconds", "0.6", "--processes", "2"),
+        *("--evaluation", "0.01", "--tags", "3", *shares),
+    )
+    assert found["steps"][0]["workers"] == 1
+    assert found["steps"][-1]["workers"] == 5
+    assert found["workers_per_api_core"] > 0
+    assert found["lease_p95_ms"] > 0
+    assert found["bottleneck"]
+    assert found["steps"][-1]["cores"]["server"] > 0
+    # Vanished workers, late and repeated results: every match is fresh all the same, and right.
+    assert found["end"]["stale_matches"] == found["end"]["wrong_matches"] == 0
+    assert not databases()
+
+
+def test_a_sweep_agrees_with_lxml_and_names_a_sweet_spot(manage: Run) -> None:
+    found = manage(
+        *("bench", "sweep", "--nodes", "200", "--tags", "8", "--batch-nodes", "64"),
+        *("--batch-bytes", "1048576", "--prefetch", "1048576", "--workers", "1"),
+        *("--repetitions", "1", "--partition-slots", "128"),
+    )
+    assert found["mismatches"] == 0
+    cold, warm = found["points"]
+    assert (cold["state"], warm["state"]) == ("cold", "warm")
+    assert cold["sent_bytes"] > 0 == warm["sent_bytes"]
+    assert cold["round_trips"] > warm["round_trips"] > 0
+    assert cold["cpu_seconds"]["server"] > 0
+    assert cold["memory_bytes"]["worker"] > 1 << 20
+    assert found["sweet_spot"]["warm"] == warm
+    assert found["partitions"] == 2
+
+
+def test_growth_fits_exponents_and_takes_updates_under_load(manage: Run) -> None:
+    found = manage(
+        *("bench", "growth", "--nodes", "100,200", "--tags", "1,4", "--workers", "1"),
+        *("--ingest-seconds", "1", "--uploaders", "2"),
+    )
+    assert found["mismatches"] == 0
+    assert found["compared_evaluations"] > 0
+    assert set(found["exponents"]) >= {"cold", "warm", "memory", "database"}
+    assert 0.2 < found["exponents"]["database"] < 1.5
+    assert [(row["nodes"], row["tags"]) for row in found["points"]] == [
+        (100, 1),
+        (100, 4),
+        (200, 1),
+        (200, 4),
+    ]
+    assert found["updates"]["accepted"] > 0
+    assert found["updates"]["delay_p50_ms"] > 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_interrupted_bench_leaves_no_process_and_no_database(number: int) -> None:
+    bench = start("bench", "fleet", "--workers", "4", "--seconds", "60", "--evaluation", "0.01")
+    process, deadline = psutil.Process(bench.pid), time.monotonic() + SECONDS
+    # The generator is the last to be started.
+    while not any("loadtest.simulated" in child.cmdline() for child in process.children()):
+        assert bench.poll() is None, bench.communicate()[0]
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    children = process.children(recursive=True)
+    os.kill(bench.pid, number)
+    bench.communicate(timeout=SECONDS)
+    assert bench.returncode == 130
+    assert not [child for child in children if child.is_running()]
+    assert f"{PREFIX}{bench.pid}" not in databases()
+
+
+def test_a_database_that_a_killed_run_left_is_dropped_by_the_next_one(manage: Run) -> None:
+    from loadtest.scratch import _drop_leftovers
+
+    url = config.load().database_url
+    # The largest process id of Linux is far below it.
+    left = f"{PREFIX}999999999"
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {left}")
+    _drop_leftovers(url)
+    assert left not in databases()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fleet", "--workers", "0"], "must be positive"),
+        (["sweep", "--nodes", "0"], "must be positive"),
+        (["sweep", "--repetitions", "1000000"], "choose fewer points"),
+        (["capacity", "--sweep", "/nonexistent.json"], "nonexistent"),
+        (["report", "/nonexistent"], "no JSON file"),
+    ],
+)
+def test_a_bench_that_cannot_run_says_why(arguments: list[str], message: str, manage: Run) -> None:
+    from django.core.management import CommandError, call_command
+
+    from loadtest.management.commands import bench
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(CommandError, match=message):
+        patch.setattr(signal, "signal", lambda *_: None)
+        for item in bench.BENCHES:
+            patch.setattr(item, "needs_database", False)
+        call_command("bench", *arguments)
