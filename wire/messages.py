@@ -80,6 +80,8 @@ class LeasedPartition:
     rev: int
     capacity: int
     expressions: list[StaleExpression]
+    vocabulary_rev: int | None = None
+    """Of the stored vocabulary, -1 where there is none; None: nothing is to be learnt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,9 @@ class PartitionResult:
     failures: list[Failure]
     documents: int
     seconds: float
+    vocabulary: list[str] | None = None
+    """Parts, each zstd and base64 of `expressions.vocabulary.Vocabulary.dump`."""
+    vocabulary_base: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,14 @@
 A match that was true at `base_rev` needs only the nodes that changed since; any other needs every
 node. `since` is where the fetch begins: the rev of the image held, or, where every expression has
 a base, the oldest of those (then no image is needed at all), or None for everything.
+
+The stored vocabulary is brought forward on the way: by what has changed after it, and by everything
+where there is none yet.
 """
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -34,6 +38,7 @@ class Job:
     deltas: dict[int, int]
     full: list[int]
     pass_: Pass
+    vocabulary: list[bytes] = field(default_factory=list)
     pages: list[Page] = field(default_factory=list)
     members: dict[int, int] = field(default_factory=dict)
     changed: int = 0
@@ -62,6 +67,12 @@ class Job:
         """Whether the image held is all that is needed: then there is nothing to fetch."""
         return self.held is not None and not self.deltas and self.held.rev >= self.lease.rev
 
+    @property
+    def learns_held(self) -> bool:
+        """Whether the pages held have something that is new to the stored vocabulary."""
+        learn = self.lease.vocabulary_rev
+        return self.held is not None and learn is not None and learn < self.held.rev
+
     def fetched(self, answer: PageAnswer) -> None:
         """The answer to a page that was fetched."""
         self.changed |= answer.slots
@@ -73,6 +84,8 @@ class Job:
             self.members[key] = self.members.get(key, 0) | bits
         self.documents += answer.documents
         self.seconds += answer.seconds
+        if answer.vocabulary:
+            self.vocabulary.append(answer.vocabulary)
 
     def result(self) -> PartitionResult:
         """Once every page is answered. Raises ProtocolError for slots beyond the capacity."""
@@ -94,7 +107,14 @@ class Job:
             failures=[Failure(key, why) for key, why in failures.items()],
             documents=self.documents,
             seconds=self.seconds,
+            vocabulary=self._learnt(),
+            vocabulary_base=self.lease.vocabulary_rev,
         )
+
+    def _learnt(self) -> list[str] | None:
+        if self.lease.vocabulary_rev is None:
+            return None
+        return [base64.b64encode(part).decode() for part in self.vocabulary]
 
     def _match(self, key: int, changed: int) -> MatchResult:
         capacity, members = self.lease.capacity, self.members.get(key, 0)
@@ -115,8 +135,10 @@ def plan(lease: LeasedPartition, definitions: Mapping[str, Definition], held: Im
     since: int | None = None
     if held is not None:
         since = held.rev
-    elif known and len(known) == len(bases):
+    elif known and len(known) == len(bases) and lease.vocabulary_rev != -1:
         since = min(known)
+        if lease.vocabulary_rev is not None:
+            since = min(since, lease.vocabulary_rev)
     deltas = {
         key: base
         for key, base in bases.items()

@@ -88,11 +88,19 @@ def decode(body: bytes) -> Batch:
 
 
 def nodes(data: bytes) -> list[tuple[int, dict[str, str] | None]]:
-    """The (slot, probes) of a page. Raises ProtocolError.
+    """The (slot, probes) of a page. Raises ProtocolError."""
+    return [(slot, probes) for slot, _, probes in entries(data)]
+
+
+def entries(data: bytes) -> list[tuple[int, int, dict[str, str] | None]]:
+    """The (slot, rev, probes) of a page. Raises ProtocolError.
 
     Checks less than `decode`, which costs a tenth of an evaluation.
     """
     try:
-        return [(int(node["slot"]), node["probes"]) for node in orjson.loads(unpack(data))["nodes"]]
+        return [
+            (int(node["slot"]), int(node["rev"]), node["probes"])
+            for node in orjson.loads(unpack(data))["nodes"]
+        ]
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
         raise ProtocolError(f"not a batch: {error!r}") from None

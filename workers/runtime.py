@@ -208,20 +208,23 @@ class Worker:
 
     async def _submit(self, job: Job, answers: list[Deferred[None]]) -> None:
         after: int | None = None
+        learn = job.lease.vocabulary_rev
         while not job.is_current:
             await self.evaluator.below(1 << 30, self._settings.prefetch)
             page = await self._page(job, after)
             job.pages.append(page)
             if not page.is_empty:
-                done = self.evaluator.submit(job.pass_, page, job.everything)
+                done = self.evaluator.submit(job.pass_, page, job.everything, learn)
                 answers.append(done.addCallback(job.fetched))
             after = page.next
             if after is None:
                 break
-        if job.held is not None and job.full:
+        if job.held is not None and (job.full or job.learns_held):
+            if not job.learns_held:
+                learn = None
             # Newest first: the child takes a slot from the first page that names it.
             for page in reversed(job.held.pages):
-                done = self.evaluator.submit(job.pass_, page, job.full)
+                done = self.evaluator.submit(job.pass_, page, job.full, learn)
                 answers.append(done.addCallback(job.add))
 
     async def _page(self, job: Job, after: int | None) -> Page:

@@ -4,7 +4,9 @@
 //! stand at the same place in many documents are looked at once; a document is then a walk over
 //! numbers. `expressions/vocabulary.py` of the project says what all of it means.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
+
+use hashbrown::HashMap;
 
 use crate::image::{Child, DOCUMENT, ElementId, NameId, PartitionImage, Store};
 use crate::intern::StrId;

@@ -72,6 +72,7 @@ class MockApi(Resource):
         self.partitions: dict[int, Partition] = {}
         self.expressions: dict[int, str] = {}
         self.matches: dict[tuple[int, int], tuple[int, int]] = {}
+        self.vocabulary_revs: dict[int, int] = {}
         self.work: deque[dict[int, dict[int, int | None]]] = deque()
         self.faults: dict[str, deque[Fault | None]] = defaultdict(deque)
         self.requests: list[tuple[str, Any]] = []
@@ -165,6 +166,7 @@ class MockApi(Resource):
                 "expressions": [
                     {"expression": key, "base_rev": base} for key, base in expressions.items()
                 ],
+                "vocabulary_rev": self.vocabulary_revs.get(partition),
             }
             for partition, expressions in wanted.items()
         ]

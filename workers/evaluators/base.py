@@ -12,7 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from expressions.vocabulary import Vocabulary
 
 # What `Note` says instead of an expression's id.
 IDLE = -1
@@ -34,7 +37,8 @@ class Answers:
 
     `failures`: the reason, by the id of an expression that has no answer. `unreadable`: slots whose
     document could not be parsed; they match nothing. `shadowed`: documents that the reference was
-    asked about too, and `disagreements` the (expression, slot) on which it differs.
+    asked about too, and `disagreements` the (expression, slot) on which it differs. `vocabulary`:
+    of the documents to learn from, as far as they can be parsed; None where there was none.
     """
 
     members: dict[int, int] = field(default_factory=dict)
@@ -43,6 +47,7 @@ class Answers:
     documents: int = 0
     shadowed: int = 0
     disagreements: list[tuple[int, int]] = field(default_factory=list)
+    vocabulary: Vocabulary | None = None
 
 
 class Image(Protocol):
@@ -58,9 +63,10 @@ class Image(Protocol):
     def remove(self, slot: int) -> None: ...
 
     def evaluate(
-        self, expressions: Sequence[tuple[int, Any]], slots: int | None, note: Note
+        self, expressions: Sequence[tuple[int, Any]], slots: int | None, note: Note, learn: int = 0
     ) -> Answers:
-        """One pass for all (id, compiled); over all slots, or those of the bitmap `slots`."""
+        """One pass for all (id, compiled); over all slots, or those of the bitmap `slots`. The
+        bitmap `learn`, of none but these, says whose vocabulary is wanted, too."""
         ...
 
 

@@ -16,6 +16,8 @@ import tagmill_kernel
 
 from expressions import evaluation
 from expressions.evaluation import Compiled
+from expressions.vocabulary import MAX_LENGTH, Vocabulary
+from workers.evaluators import kernel_vocabulary
 from workers.evaluators.base import IDLE, Answers, Note, Source
 from workers.evaluators.lxml_evaluator import LxmlImage
 
@@ -70,17 +72,24 @@ class KernelImage:
         self._refused &= ~(1 << slot)
 
     def evaluate(
-        self, expressions: Sequence[tuple[int, Expression]], slots: int | None, note: Note
+        self,
+        expressions: Sequence[tuple[int, Expression]],
+        slots: int | None,
+        note: Note,
+        learn: int = 0,
     ) -> Answers:
         chosen = self._slots if slots is None else self._slots & slots
         answers = Answers(documents=chosen.bit_count())
         planned = [item for item in expressions if item[1].plan is not None]
-        self._by_kernel(planned, None if chosen == self._slots else chosen, answers)
+        if planned:
+            self._by_kernel(planned, None if chosen == self._slots else chosen, answers)
         if chosen & self._refused:
             self._by_lxml(planned, chosen & self._refused, answers, note)
         rest = [item for item in expressions if item[1].plan is None]
         if rest and chosen:
             self._by_lxml(rest, chosen, answers, note)
+        if learn & chosen:
+            answers.vocabulary = self._learn(learn & chosen, note)
         if self._shadow and planned:
             self._compare(planned, chosen & ~self._refused, answers, note)
         for key in answers.failures:
@@ -90,7 +99,7 @@ class KernelImage:
     def _by_kernel(
         self, expressions: Sequence[tuple[int, Expression]], slots: int | None, answers: Answers
     ) -> None:
-        bitmap = None if slots is None else slots.to_bytes((slots.bit_length() + 7) // 8, "little")
+        bitmap = None if slots is None else _bytes(slots)
         budget = max(BUDGET_STEPS, BUDGET_STEPS_PER_DOCUMENT * len(self._image))
         plans = [item.plan for _, item in expressions if item.plan is not None]
         found = self._image.evaluate(plans, bitmap, budget)
@@ -115,14 +124,27 @@ class KernelImage:
         answers.failures.update(found.failures)
         answers.unreadable.update(found.unreadable)
 
+    def _learn(self, slots: int, note: Note) -> Vocabulary:
+        bitmap = None if slots == self._slots else _bytes(slots)
+        vocabulary = kernel_vocabulary.build(*self._image.vocabulary(MAX_LENGTH, bitmap))
+        if slots & self._refused:
+            rest = self._ask_lxml([], slots & self._refused, note, learn=slots).vocabulary
+            vocabulary.merge(rest or Vocabulary())
+        return vocabulary
+
     def _ask_lxml(
-        self, expressions: Sequence[tuple[int, Expression]], slots: int, note: Note
+        self,
+        expressions: Sequence[tuple[int, Expression]],
+        slots: int,
+        note: Note,
+        learn: int = 0,
     ) -> Answers:
         image = LxmlImage()
         for slot, probes in self._source():
             if probes and slots >> slot & 1:
                 image.put(slot, probes)
-        return image.evaluate([(key, item.reference) for key, item in expressions], slots, note)
+        compiled = [(key, item.reference) for key, item in expressions]
+        return image.evaluate(compiled, slots, note, learn)
 
     def _compare(
         self,
@@ -167,6 +189,10 @@ def composition(probes: Mapping[str, str]) -> dict[str, bytes | str]:
     others: Iterable[str] = sorted(probes.keys() - {"lshw"})
     composed: dict[str, Any] = {"lshw": probes.get("lshw", "<list/>")}
     return {**composed, **{name: probes[name] for name in others}}
+
+
+def _bytes(slots: int) -> bytes:
+    return slots.to_bytes((slots.bit_length() + 7) // 8, "little")
 
 
 def _sample(share: float, slots: int) -> int:

@@ -9,6 +9,7 @@ from lxml import etree
 from expressions import documents, evaluation
 from expressions.errors import ExpressionError
 from expressions.evaluation import Compiled
+from expressions.vocabulary import Vocabulary
 from workers.evaluators.base import IDLE, PARSING, Answers, Note, Source
 
 
@@ -28,9 +29,14 @@ class LxmlImage:
         self._probes.pop(slot, None)
 
     def evaluate(
-        self, expressions: Sequence[tuple[int, Compiled]], slots: int | None, note: Note
+        self,
+        expressions: Sequence[tuple[int, Compiled]],
+        slots: int | None,
+        note: Note,
+        learn: int = 0,
     ) -> Answers:
-        answers = Answers(members={key: 0 for key, _ in expressions})
+        vocabulary = Vocabulary() if learn else None
+        answers = Answers(members={key: 0 for key, _ in expressions}, vocabulary=vocabulary)
         running = list(expressions)
         for slot, probes in self._probes.items():
             if not probes or (slots is not None and not slots >> slot & 1):
@@ -43,6 +49,8 @@ class LxmlImage:
                 continue
             answers.documents += 1
             bit = 1 << slot
+            if vocabulary is not None and learn & bit:
+                vocabulary.add(tree)
             for key, compiled in running:
                 note(key, slot)
                 try:

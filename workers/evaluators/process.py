@@ -67,12 +67,14 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class PageAnswer:
-    """`slots` are those evaluated on this page; `members`, by id, those of them that match."""
+    """`slots` are those evaluated on this page; `members`, by id, those of them that match;
+    `vocabulary` what was learnt from them, packed as `Child.page` does."""
 
     slots: int = 0
     members: dict[int, int] = field(default_factory=dict)
     documents: int = 0
     seconds: float = 0.0
+    vocabulary: bytes = b""
 
 
 @dataclass(eq=False, slots=True)
@@ -81,6 +83,7 @@ class _Task:
     pass_: Pass
     page: Page
     run: Sequence[int]
+    learn: int | None
     done: Deferred[PageAnswer]
     is_cancelled: bool = False
 
@@ -177,13 +180,16 @@ class EvaluatorProcess:
         child.kill()
         return child.gone
 
-    def submit(self, pass_: Pass, page: Page, run: Sequence[int]) -> Deferred[PageAnswer]:
-        """Evaluate the expressions `run` of the pass on the page's slots that it has not seen.
+    def submit(
+        self, pass_: Pass, page: Page, run: Sequence[int], learn: int | None = None
+    ) -> Deferred[PageAnswer]:
+        """Evaluate the expressions `run` of the pass on the page's slots that it has not seen, and
+        learn the vocabulary of those that have changed after the rev `learn`.
 
         Fails with EvaluatorError when the child dies on the page and nothing in it is to blame.
         """
         self._numbers += 1
-        task = _Task(self._numbers, pass_, page, run, Deferred())
+        task = _Task(self._numbers, pass_, page, run, learn, Deferred())
         self._queue.append(task)
         self._pump()
         return task.done
@@ -219,7 +225,7 @@ class EvaluatorProcess:
         self._starts = 0
         self._pump()
 
-    def answered(self, message: dict[str, Any]) -> None:
+    def answered(self, message: dict[str, Any], vocabulary: bytes) -> None:
         task = self._sent.popleft()
         pass_ = task.pass_
         if task.number != message["page"]:
@@ -232,15 +238,16 @@ class EvaluatorProcess:
             if not task.is_cancelled:
                 task.done.errback(Failure(EvaluatorError(message["error"])))
         else:
-            self._settle(task, pass_, message)
+            self._settle(task, pass_, message, vocabulary)
         self._pump()
 
-    def _settle(self, task: _Task, pass_: Pass, message: dict[str, Any]) -> None:
+    def _settle(self, task: _Task, pass_: Pass, message: dict[str, Any], vocabulary: bytes) -> None:
         answer = PageAnswer(
             slots=int(message["slots"], 16),
             members={int(key): int(bits, 16) for key, bits in message["members"].items()},
             documents=message["documents"],
             seconds=message["seconds"],
+            vocabulary=vocabulary,
         )
         (self._hot.add if message["held"] else self._hot.discard)(task.page.key)
         pass_.seen |= answer.slots
@@ -272,14 +279,21 @@ class EvaluatorProcess:
         while child is not None and child.is_ready and self._queue and len(self._sent) < MOST_SENT:
             task = self._queue.popleft()
             run = task.left()
-            if not run:
+            if not run and task.learn is None:
                 task.done.callback(PageAnswer())
                 continue
             if self._open is not task.pass_:
                 self._open = task.pass_
                 child.send({"open": _definitions(task.pass_)})
             key = task.page.key
-            header = {"page": task.number, "key": key, "run": run, "skip": f"{task.pass_.seen:x}"}
+            header: dict[str, Any] = {
+                "page": task.number,
+                "key": key,
+                "run": run,
+                "skip": f"{task.pass_.seen:x}",
+            }
+            if task.learn is not None:
+                header["learn"] = task.learn
             child.send(header, b"" if key in self._hot else task.page.data)
             self._sent.append(task)
         if self._sent and not self._watch.running and not self._is_stopped:
@@ -418,12 +432,12 @@ class _Child(ProcessProtocol):
             self.transport.signalProcess("KILL")
 
     def outReceived(self, data: bytes) -> None:
-        for header, _ in self._buffer.feed(data):
+        for header, body in self._buffer.feed(data):
             if "ready" in header:
                 self.is_ready = True
                 self._owner.ready()
             else:
-                self._owner.answered(header)
+                self._owner.answered(header, body)
 
     def processEnded(self, reason: Failure) -> None:
         self.is_ready = False

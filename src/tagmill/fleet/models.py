@@ -57,6 +57,24 @@ class Partition(models.Model):
         return f"{self.cluster_id}/{self.number}"
 
 
+class Vocabulary(models.Model):
+    """What the documents of a partition contain, as of `rev`, for lint. A cache: it may be lost.
+
+    Changes of nodes only add to it; what has vanished stays until it is learnt anew.
+    """
+
+    partition = models.OneToOneField(
+        Partition, primary_key=True, on_delete=models.CASCADE, related_name="vocabulary"
+    )
+    rev = models.BigIntegerField()
+    version = models.PositiveSmallIntegerField(help_text="of the format of `data`")
+    documents = models.PositiveIntegerField(help_text="learnt from; a changed one counts again")
+    data = models.BinaryField(help_text="expressions.vocabulary.Vocabulary.dump, by zstd")
+
+    class Meta:
+        db_table = "vocabulary"
+
+
 class Node(models.Model):
     """A machine, or the tombstone of one (`deleted_at` set)."""
 

@@ -1,0 +1,169 @@
+"""Vocabularies: learnt by workers, kept with their partitions, merged for lint.
+
+A vocabulary at `rev` knows every name and value of the partition's documents as of that rev, and
+some that were there before. What changed since is added by whoever evaluates it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import structlog
+import zstandard
+
+from expressions import vocabulary as words
+from tagmill import sql
+from tagmill.fleet import models
+from tagmill.fleet.models import Partition
+from wire.messages import LeasedPartition
+
+log = structlog.get_logger("tagmill.vocabularies")
+
+# Of one part when it is unpacked. A vocabulary of the most that one can keep has 10 MB.
+MOST_BYTES = 64 * 1024 * 1024
+ZSTD_LEVEL = 3
+# Each change of a node counts its documents again, and what vanished with it stays: once as much
+# was learnt twice over, the partition is learnt anew. The constant spares small ones.
+MOST_REPEATS = 2
+REPEATS_ALLOWED = 64
+# So few partitions are merged anew in 20 ms; of more, only those that have changed.
+FEW_PARTITIONS = 8
+
+
+class Known(NamedTuple):
+    """`vocabulary`: None while a partition's is missing, which any lint of names needs."""
+
+    vocabulary: words.Vocabulary | None
+    partitions: int
+    missing: int
+    """Partitions with nodes whose documents nobody has learnt."""
+    behind: int
+    """Partitions with changes that nobody has learnt yet."""
+
+
+# -- learning --------------------------------------------------------------------------------------
+
+
+def asked(leased: Sequence[LeasedPartition]) -> list[LeasedPartition]:
+    """The same, with the rev after which their vocabularies are to be learnt."""
+    found = {
+        row.partition_id: row
+        for row in models.Vocabulary.objects.filter(
+            partition__in=[item.partition for item in leased], version=words.VERSION
+        )
+        .select_related("partition")
+        .defer("data")
+    }
+    return [
+        replace(item, vocabulary_rev=_after(found.get(item.partition), item)) for item in leased
+    ]
+
+
+def _after(row: models.Vocabulary | None, lease: LeasedPartition) -> int | None:
+    if row is None:
+        return -1
+    if row.documents > MOST_REPEATS * row.partition.node_count + REPEATS_ALLOWED:
+        return -1
+    return None if row.rev >= lease.rev else row.rev
+
+
+def learn(partition: Partition, rev: int, base: int | None, parts: Sequence[str]) -> None:
+    """Store what a worker has learnt: of everything (`base` -1), or of what changed after `base`.
+
+    What cannot be read, or does not fit what is stored, is left out: it will be asked for again.
+    Relies on: the caller has locked the partition.
+    """
+    if base is None:
+        return
+    row = models.Vocabulary.objects.filter(partition=partition, version=words.VERSION).first()
+    if base >= 0 and (row is None or row.rev < base):
+        return
+    if row is not None and (row.rev > rev or (row.rev == rev and base >= 0)):
+        return
+    learnt = words.Vocabulary()
+    try:
+        for part in parts:
+            learnt.merge(_unpack(base64.b64decode(part, validate=True)))
+        if base >= 0 and row is not None and parts:
+            learnt.merge(_unpack(bytes(row.data)))
+    except (ValueError, KeyError, TypeError, binascii.Error, zstandard.ZstdError) as error:
+        log.warning(
+            "a vocabulary is left out", action="learn", partition=partition.id, error=repr(error)
+        )
+        return
+    if base >= 0 and not parts:
+        # Nothing but deletions.
+        models.Vocabulary.objects.filter(partition=partition).update(rev=rev)
+        return
+    models.Vocabulary.objects.update_or_create(
+        partition=partition,
+        defaults={
+            "rev": rev,
+            "version": words.VERSION,
+            "documents": learnt.documents,
+            "data": zstandard.compress(learnt.dump(), ZSTD_LEVEL),
+        },
+    )
+
+
+def _unpack(data: bytes) -> words.Vocabulary:
+    unpacked = zstandard.ZstdDecompressor().decompress(data, max_output_size=MOST_BYTES)
+    return words.Vocabulary.load(unpacked)
+
+
+# -- the whole fleet's -----------------------------------------------------------------------------
+
+
+@dataclass
+class _Merged:
+    """`state`: of the database, as vocabulary_state.sql tells it; `revs` by partition."""
+
+    state: tuple[int, ...] = ()
+    vocabulary: words.Vocabulary | None = None
+    revs: Mapping[int, int] = field(default_factory=dict)
+
+
+_lock = threading.Lock()
+_merged = _Merged()
+
+
+def fleet() -> Known:
+    """One query while nothing has changed. Of the threads that find a change, one merges."""
+    ((count, revs, last, missing, behind, documents),) = sql.rows(
+        __file__, "vocabulary_state", {"version": words.VERSION}
+    )
+    if missing or not count:
+        return Known(None, count, missing, behind)
+    state = (count, revs, last)
+    with _lock:
+        if _merged.state != state:
+            _refresh(documents)
+            _merged.state = state
+        return Known(_merged.vocabulary, count, missing, behind)
+
+
+def _refresh(documents: int) -> None:
+    rows = models.Vocabulary.objects.filter(version=words.VERSION)
+    revs = dict(rows.values_list("partition_id", "rev"))
+    before, known = _merged.vocabulary, _merged.revs
+    changed = [key for key, rev in revs.items() if key not in known or known[key] != rev]
+    merged = words.Vocabulary()
+    is_patched = (
+        before is not None
+        and len(revs) > FEW_PARTITIONS
+        and revs.keys() >= set(known)
+        and len(changed) < len(revs) // 2
+        and before.documents < MOST_REPEATS * documents
+    )
+    if is_patched and before is not None:
+        # A new one: requests may be reading the old one.
+        merged.merge(before)
+        rows = rows.filter(partition__in=changed)
+    for data in rows.values_list("data", flat=True).iterator(FEW_PARTITIONS):
+        merged.merge(_unpack(bytes(data)))
+    _merged.vocabulary, _merged.revs = merged, revs
