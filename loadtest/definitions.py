@@ -14,11 +14,12 @@ GIGABYTES = (1, 4, 16, 64, 256, 1024)
 
 def definitions(count: int) -> dict[str, str]:
     """`count` definitions by name: those of the demo first. The same for the same count."""
-    chosen = itertools.islice(_texts(), count)
+    chosen = itertools.islice(texts(), count)
     return {f"bench-{number}": text for number, text in enumerate(chosen)}
 
 
-def _texts() -> Iterator[str]:
+def texts() -> Iterator[str]:
+    """All of them, without end, no two alike."""
     yield from (tag.definition for tag in SAMPLE_TAGS)
     for number in itertools.count():
         for kind in CLASSES:

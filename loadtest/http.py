@@ -30,8 +30,8 @@ class Api:
     def get(self, path: str) -> Any:
         return self.call("GET", path)
 
-    def post(self, path: str, body: Any = None) -> Any:
-        return self.call("POST", path, {} if body is None else body)
+    def post(self, path: str, body: Any = None, **headers: str) -> Any:
+        return self.call("POST", path, {} if body is None else body, **headers)
 
     def put_xml(self, path: str, xml: bytes) -> Any:
         headers = {**self._headers, "Content-Type": "application/xml"}
@@ -40,10 +40,10 @@ class Api:
     def delete(self, path: str) -> Any:
         return self.call("DELETE", path)
 
-    def call(self, method: str, path: str, body: Any = None) -> Any:
+    def call(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
         """The decoded answer; raises ApiProblem for 4xx and 5xx, OSError when nobody answers."""
         data = None if body is None else orjson.dumps(body)
-        return self._answer(method, path, data, self._headers)
+        return self._answer(method, path, data, self._headers | headers)
 
     def _answer(self, method: str, path: str, data: bytes | None, headers: dict[str, str]) -> Any:
         self._connection.request(method, f"/api/v1/{path}", data, headers)

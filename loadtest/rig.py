@@ -95,8 +95,12 @@ class Rig:
                 pass
 
     def scalar(self, statement: str, *parameters: Any) -> Any:
-        row = self._listener.execute(statement, parameters).fetchone()
+        row = self.row(statement, *parameters)
         return row[0] if row else None
+
+    def row(self, statement: str, *parameters: Any) -> tuple[Any, ...] | None:
+        found: tuple[Any, ...] | None = self._listener.execute(statement, parameters).fetchone()
+        return found
 
 
 class Running:

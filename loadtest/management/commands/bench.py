@@ -17,6 +17,7 @@ from loadtest.check import CheckBench
 from loadtest.evaluate import EvaluateCommand
 from loadtest.fleet import FleetBench
 from loadtest.growth import GrowthBench
+from loadtest.preview import PreviewBench
 from loadtest.rebuild import RebuildCommand
 from loadtest.report import ReportBench
 from loadtest.scratch import scratch_database
@@ -27,6 +28,7 @@ BENCHES: tuple[type[Bench], ...] = (
     RebuildCommand,
     EvaluateCommand,
     FleetBench,
+    PreviewBench,
     SweepBench,
     GrowthBench,
     CalibrateBench,

@@ -1,0 +1,265 @@
+"""`bench preview`: the whole answer to somebody who types a definition, and what that costs others.
+
+Every preview is one request over HTTP with `Prefer: wait`, for an expression that nobody has asked
+about before, against a fleet that the workers hold already. Then a rebuild of the sample tags is
+timed alone, and while clients preview without pause.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import statistics
+import threading
+import time
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from fixtures import loader
+from fixtures.generate import ProfileName
+from fixtures.tags import SAMPLE_TAGS
+from loadtest import definitions
+from loadtest.bench import Bench, BenchError, Session, machine, percentile, progress, settings
+from loadtest.http import Api
+from loadtest.reference import ask_lxml
+from loadtest.rig import Rig, Running
+from tagmill.fleet.models import Partition
+
+WAIT_SECONDS = 60
+# Those whose counts are compared with lxml's on every document.
+CHECKED = 2
+# When each thing happened, by the database's clock, which is this machine's.
+TIMES = """
+SELECT extract(epoch FROM v.created_at),
+       extract(epoch FROM min(m.evaluated_at)), extract(epoch FROM max(m.evaluated_at))
+FROM preview v JOIN match m ON m.expression_id = v.expression_id
+WHERE v.uuid = %s
+GROUP BY v.id
+"""
+
+
+@dataclass(frozen=True)
+class Plan:
+    nodes: int
+    profile: ProfileName
+    seed: int
+    previews: int
+    workers: int
+    clients: int
+    slots: int | None
+
+
+@dataclass
+class Sample:
+    """Seconds. `phases`: until the request was stored, until the first and the last evaluation was
+    stored, until the answer was there."""
+
+    definition: str
+    seconds: float
+    nodes: int
+    phases: dict[str, float] = field(default_factory=dict)
+
+
+class PreviewRun:
+    def __init__(self, plan: Plan, session: Session) -> None:
+        self.plan = plan
+        self._session = session
+        self._texts = unseen()
+
+    def run(self) -> dict[str, Any]:
+        plan = self.plan
+        self._say(f"generating {plan.nodes:,} nodes ({plan.profile})")
+        loader.load(plan.nodes, seed=plan.seed, profile=plan.profile)
+        # No client of a bench is somebody who types: they ask as fast as they are answered.
+        with (
+            settings(previews_per_minute=1_000_000),
+            Rig(self._session.url, self._session.log) as rig,
+        ):
+            rig.create_tags({tag.name: tag.definition for tag in SAMPLE_TAGS})
+            with rig.stack(plan.workers) as running:
+                running.settle()
+                self._warm(running)
+                samples = self._measure(running)
+                rebuild = self._contention(running) if plan.clients else None
+        self._say("asking lxml, the reference")
+        wrong = self._wrong(samples)
+        return self._result(samples, rebuild, wrong)
+
+    def _warm(self, running: Running) -> None:
+        """Each worker has met every partition that it will be given."""
+        names = [tag.name for tag in SAMPLE_TAGS]
+        for _ in range(2):
+            running.rebuild(names)
+        for _ in range(3):
+            self._preview(running.api)
+
+    def _measure(self, running: Running) -> list[Sample]:
+        found = []
+        with progress(self._session.console) as bar:
+            task = bar.add_task("previews", total=self.plan.previews)
+            for _ in range(self.plan.previews):
+                began = time.time()
+                body, sample = self._preview(running.api)
+                row = running.rig.row(TIMES, body["uuid"])
+                if row is not None:
+                    marks = [began, *(float(value) for value in row), began + sample.seconds]
+                    names = ("asked", "first_result", "last_result", "answered")
+                    sample.phases = {
+                        name: after - before
+                        for name, (before, after) in zip(
+                            names, itertools.pairwise(marks), strict=True
+                        )
+                    }
+                found.append(sample)
+                bar.advance(task)
+        return found
+
+    def _preview(self, api: Api, client: str = "bench") -> tuple[Any, Sample]:
+        text = next(self._texts)
+        began = time.perf_counter()
+        body = api.post(
+            "tags/preview", {"definition": text, "client": client}, Prefer=f"wait={WAIT_SECONDS}"
+        )
+        seconds = time.perf_counter() - began
+        if body["state"] != "complete":
+            raise BenchError(f"a preview was not complete after {WAIT_SECONDS} s: {body}")
+        return body, Sample(text, seconds, body["node_count"])
+
+    # -- previews against a rebuild ----------------------------------------------------------------
+
+    def _contention(self, running: Running) -> dict[str, Any]:
+        names = [tag.name for tag in SAMPLE_TAGS]
+        self._say("a rebuild alone")
+        alone = [running.rebuild(names) for _ in range(3)]
+        self._say(f"rebuilds while {self.plan.clients} clients preview without pause")
+        with self._clients(running) as answered:
+            # The clients are all in the middle of it.
+            while len(answered) < self.plan.clients:
+                running.stack.check()
+                time.sleep(0.01)
+            beside = [running.rebuild(names) for _ in range(3)]
+            seconds = sorted(answered)
+        ratio = statistics.median(beside) / statistics.median(alone)
+        return {
+            "clients": self.plan.clients,
+            "alone_seconds": [round(item, 3) for item in alone],
+            "with_previews_seconds": [round(item, 3) for item in beside],
+            "ratio": round(ratio, 3),
+            "previews": len(seconds),
+            "preview_p50_ms": _ms(percentile(seconds, 0.5)),
+            "preview_p95_ms": _ms(percentile(seconds, 0.95)),
+        }
+
+    @contextlib.contextmanager
+    def _clients(self, running: Running) -> Iterator[list[float]]:
+        """Yields the times of their answers, which grow."""
+        answered: list[float] = []
+        stopping = threading.Event()
+
+        def ask(number: int) -> None:
+            api = Api(running.stack.url, running.rig.api_token)
+            while not stopping.is_set():
+                answered.append(self._preview(api, f"client {number}")[1].seconds)
+            api.close()
+
+        threads = [
+            threading.Thread(target=ask, args=(number,), daemon=True)
+            for number in range(self.plan.clients)
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            yield answered
+        finally:
+            stopping.set()
+            for thread in threads:
+                thread.join(WAIT_SECONDS)
+
+    # -- the result ------------------------------------------------------------------------------
+
+    def _wrong(self, samples: list[Sample]) -> int:
+        chosen = {str(number): item for number, item in enumerate(samples[:CHECKED])}
+        found = ask_lxml({name: item.definition for name, item in chosen.items()})
+        return sum(len(found[name]) != item.nodes for name, item in chosen.items())
+
+    def _result(
+        self, samples: list[Sample], rebuild: dict[str, Any] | None, wrong: int
+    ) -> dict[str, Any]:
+        seconds = sorted(sample.seconds for sample in samples)
+        phases = {
+            name: _ms(statistics.median(sample.phases[name] for sample in samples))
+            for name in samples[0].phases
+        }
+        return {
+            "bench": "preview",
+            "machine": machine(),
+            "nodes": self.plan.nodes,
+            "p50_ms": _ms(percentile(seconds, 0.5)),
+            "p95_ms": _ms(percentile(seconds, 0.95)),
+            "previews": len(samples),
+            "workers": self.plan.workers,
+            "partitions": Partition.objects.count(),
+            "phases_p50_ms": phases,
+            "samples_ms": [_ms(sample.seconds) for sample in samples],
+            "rebuild": rebuild,
+            "mismatches": wrong,
+        }
+
+    def _say(self, what: str) -> None:
+        self._session.console.print(what, style="dim")
+
+
+def unseen() -> Iterator[str]:
+    """Definitions, no two alike, and none of a tag."""
+    samples = {tag.definition for tag in SAMPLE_TAGS}
+    return (text for text in definitions.texts() if text not in samples)
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * 1000, 1)
+
+
+class PreviewBench(Bench):
+    name = "preview"
+    help = "the whole answer to a preview, and a rebuild while clients preview"
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--nodes", type=int, default=10_000)
+        parser.add_argument("--profile", choices=("lean", "server"), default="lean")
+        parser.add_argument("--seed", type=int, default=1)
+        parser.add_argument("--previews", type=int, default=50)
+        parser.add_argument("--workers", type=int, default=2)
+        parser.add_argument(
+            "--clients", type=int, default=10, help="that preview beside a rebuild; 0 leaves it out"
+        )
+        parser.add_argument("--slots", type=int, help="slots of a partition")
+
+    def run(self, options: dict[str, Any], session: Session) -> dict[str, Any]:
+        plan = Plan(**{name: options[name] for name in Plan.__dataclass_fields__})
+        if plan.slots is None:
+            return PreviewRun(plan, session).run()
+        with settings(partition_slots=plan.slots):
+            return PreviewRun(plan, session).run()
+
+    def show(self, console: Console, result: dict[str, Any]) -> None:
+        table = Table(title=f"{result['nodes']:,} nodes in {result['partitions']} partitions")
+        table.add_column("preview")
+        table.add_column("ms", justify="right")
+        table.add_row("p50", f"{result['p50_ms']:.0f}")
+        table.add_row("p95", f"{result['p95_ms']:.0f}")
+        for name, milliseconds in result["phases_p50_ms"].items():
+            table.add_row(f"  {name.replace('_', ' ')}", f"{milliseconds:.0f}")
+        console.print(table)
+        rebuild = result["rebuild"]
+        if rebuild:
+            console.print(
+                f"a rebuild takes {rebuild['ratio']:.2f} of its time while {rebuild['clients']} "
+                f"clients preview (p50 {rebuild['preview_p50_ms']:.0f} ms, "
+                f"p95 {rebuild['preview_p95_ms']:.0f} ms)"
+            )
+        console.print(f"counts that are not lxml's: {result['mismatches']}")
