@@ -185,7 +185,7 @@ class PreviewRun:
     def _wrong(self, samples: list[Sample]) -> int:
         chosen = {str(number): item for number, item in enumerate(samples[:CHECKED])}
         found = ask_lxml({name: item.definition for name, item in chosen.items()})
-        return sum(len(found[name]) != item.nodes for name, item in chosen.items())
+        return sum(len(found.members[name]) != item.nodes for name, item in chosen.items())
 
     def _result(
         self, samples: list[Sample], rebuild: dict[str, Any] | None, wrong: int
