@@ -18,6 +18,9 @@ WITHOUT_DATABASE = {
     "findstatic",
     "settings",
     "capacity",
+    "bench capacity",
+    "bench evaluate",
+    "bench report",
 }
 
 
@@ -34,7 +37,7 @@ def main(arguments: list[str]) -> int:
     from tagmill.errors import ConfigurationError
 
     try:
-        if command not in WITHOUT_DATABASE:
+        if not WITHOUT_DATABASE & {command, " ".join(arguments[1:3])}:
             database.ensure_running(config.load())
         from django.core.management import execute_from_command_line
 
