@@ -109,7 +109,7 @@ def under_load(
             uploader.stop()
     lasted = time.perf_counter() - began
     quiet = time.perf_counter()
-    running.rig.wait(lambda: not _stale(running), running.stack)
+    running.settle()
     accepted = sum(uploader.accepted for uploader in crowd)
     sent = sorted(item for uploader in crowd for item in uploader.milliseconds)
     return {
@@ -159,14 +159,3 @@ def _targets() -> list[Target]:
     with connection.cursor() as cursor:
         cursor.execute(_TARGETS, [NODES])
         return [Target(*row) for row in cursor.fetchall()]
-
-
-def _stale(running: Running) -> int:
-    """Matches of tags that are not at their partition's rev."""
-    return int(
-        running.rig.scalar(
-            "SELECT count(*) FROM partition CROSS JOIN tag LEFT JOIN match"
-            " ON match.partition_id = partition.id AND match.expression_id = tag.expression_id"
-            " WHERE tag.expression_id IS NOT NULL AND match.rev IS DISTINCT FROM partition.rev"
-        )
-    )

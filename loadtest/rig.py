@@ -25,6 +25,15 @@ PATIENCE_SECONDS = 900
 # Called by tests and by Ctrl-C's handler between two looks at the most.
 LOOK_SECONDS = 0.25
 
+_PENDING = "SELECT count(*) FROM tag WHERE pending_expression_id IS NOT NULL"
+_STALE = """
+SELECT count(*)
+  FROM partition
+ CROSS JOIN tag
+  LEFT JOIN match ON match.partition_id = partition.id AND match.expression_id = tag.expression_id
+ WHERE tag.expression_id IS NOT NULL AND match.rev IS DISTINCT FROM partition.rev
+"""
+
 
 @dataclass(frozen=True)
 class Usage:
@@ -112,14 +121,9 @@ class Running:
         self.api = api
 
     def settle(self) -> None:
-        """Until every match is fresh and every tag is published."""
+        """Until every tag is published and every match of it is fresh."""
         self.rig.wait(
-            lambda: (
-                self.rig.scalar("SELECT count(*) FROM tag WHERE pending_expression_id IS NOT NULL")
-                == 0
-                and self.rig.scalar("SELECT count(*) FROM lease") == 0
-            ),
-            self.stack,
+            lambda: self.rig.scalar(_PENDING) == 0 and self.rig.scalar(_STALE) == 0, self.stack
         )
 
     def rebuild(self, names: Sequence[str]) -> float:
