@@ -24,6 +24,7 @@ PROBLEM = "application/problem+json"
                 "code": "invalid_definition",
                 "detail": "expected an expression, found ']' at column 9",
                 "column": 9,
+                "caret": "//node[@]\n        ^ expected a name, found ']'",
             },
             response_only=True,
         )
@@ -31,7 +32,7 @@ PROBLEM = "application/problem+json"
 )
 class Problem(serializers.Serializer[Any]):
     """RFC 9457, with a machine-readable `code`. Some codes carry more members: `field`, `line`,
-    `column`, `limit`, `errors`, `request_id`."""
+    `column`, `caret`, `limit`, `errors`, `request_id`."""
 
     type = serializers.CharField()
     title = serializers.CharField()
@@ -41,6 +42,9 @@ class Problem(serializers.Serializer[Any]):
     field = serializers.CharField(required=False)
     line = serializers.IntegerField(required=False)
     column = serializers.IntegerField(required=False)
+    caret = serializers.CharField(
+        required=False, help_text="The definition's line, and a caret below the column."
+    )
     limit = serializers.IntegerField(required=False)
     request_id = serializers.CharField(required=False)
 

@@ -23,11 +23,11 @@ from rest_framework.throttling import UserRateThrottle
 from api import pagination
 from api.permissions import Role
 from api.resources.base import Resource, Strict
-from api.resources.tags import Member, OneTag, TagFields
+from api.resources.tags import Member, OneTag, TagFields, WarningOut
 from tagmill.config import load
 from tagmill.errors import Invalid
 from tagmill.fleet.models import Node
-from tagmill.tags import previews
+from tagmill.tags import linting, previews
 from tagmill.tags.models import Preview
 
 OPERATOR = {"GET": Role.OPERATOR}
@@ -86,6 +86,7 @@ class PreviewOut(serializers.Serializer[Any]):
     failure = serializers.CharField(allow_null=True)
     progress = PreviewProgress()
     node_count = serializers.IntegerField(help_text="Live nodes, of what is evaluated so far.")
+    warnings = WarningOut(many=True)
     compare_to = serializers.CharField(allow_null=True)
     added = serializers.IntegerField(allow_null=True, help_text="Nodes that `compare_to` lacks.")
     removed = serializers.IntegerField(allow_null=True, help_text="Nodes that it alone has.")
@@ -111,6 +112,7 @@ EXAMPLES = [
             "failure": None,
             "progress": {"partitions": 4, "pending": 0},
             "node_count": 828,
+            "warnings": [],
             "compare_to": "gpu",
             "added": 0,
             "removed": 12,
@@ -139,6 +141,7 @@ LIMIT = OpenApiParameter("limit", int, description="Nodes in the answer, 1 to 10
 def body(preview: Preview, progress: previews.Progress, base: str, limit: int) -> dict[str, Any]:
     """`base` is the absolute address of the API's previews, without a slash at its end."""
     found = previews.Membership(preview)
+    warnings = linting.of_expression(preview.expression)
     is_compared = preview.compare_to is not None
     rows = found.page("members", -1, limit + 1)
     address = f"{base}/{preview.uuid}/nodes?limit={limit}"
@@ -150,6 +153,7 @@ def body(preview: Preview, progress: previews.Progress, base: str, limit: int) -
         "failure": progress.failure or None,
         "progress": {"partitions": progress.partitions, "pending": progress.pending},
         **_counts(found.counts(), is_compared),
+        "warnings": [warning.to_dict() for warning in warnings],
         "compare_to": preview.compare_to.name if preview.compare_to else None,
         "clusters": [
             {"name": cluster.name, "uuid": cluster.uuid, **_counts(counts, is_compared)}

@@ -17,11 +17,12 @@ from rest_framework.reverse import reverse
 from api.resources import rebuilds as rebuild_resources
 from api.resources.base import Resource, Strict, one, with_etag
 from api.resources.nodes import live_nodes
+from expressions.lint import CODES
 from tagmill.config import load
 from tagmill.errors import TooLarge
 from tagmill.fleet.models import Node
 from tagmill.rebuilds import rebuilds
-from tagmill.tags import assign, freshness, members, tags
+from tagmill.tags import assign, freshness, linting, members, tags
 from tagmill.tags.models import TAG_NAME, Tag
 
 # Kept short of what one transaction over the partitions' bitmaps does in well under a second.
@@ -62,6 +63,15 @@ class TagFields(Strict):
         return namespaces
 
 
+class DefinitionIn(Strict):
+    definition = serializers.CharField(trim_whitespace=False, help_text="XPath 1.0.")
+    namespaces = serializers.DictField(
+        child=serializers.CharField(max_length=2048), required=False, help_text="URI by prefix."
+    )
+
+    validate_namespaces = TagFields.validate_namespaces
+
+
 class Assignment(Strict):
     add = serializers.ListField(
         child=serializers.CharField(max_length=64), required=False, max_length=MOST_ASSIGNED
@@ -81,6 +91,16 @@ class Freshness(serializers.Serializer[Any]):
     partitions = serializers.IntegerField()
     pending = serializers.IntegerField(help_text="Partitions whose match is not up to date.")
     evaluated_at = serializers.DateTimeField(allow_null=True)
+
+
+class WarningOut(serializers.Serializer[Any]):
+    code = serializers.ChoiceField(sorted(CODES))
+    message = serializers.CharField()
+    column = serializers.IntegerField(help_text="From 1, in characters.")
+    end_column = serializers.IntegerField(help_text="Of the last character.")
+    rewrite = serializers.CharField(
+        allow_null=True, help_text="The whole definition as it was most likely meant."
+    )
 
 
 class TagOut(serializers.Serializer[Any]):
@@ -104,6 +124,12 @@ class TagOut(serializers.Serializer[Any]):
     updated_at = serializers.DateTimeField()
 
 
+class TagDetail(TagOut):
+    warnings = WarningOut(
+        many=True, help_text="Of the pending definition, where there is one, or the published one."
+    )
+
+
 class Member(serializers.Serializer[Any]):
     system_id = serializers.CharField()
     hostname = serializers.CharField()
@@ -121,7 +147,11 @@ def bodies(rows: Sequence[Tag]) -> Any:
 
 
 def body(name: str) -> Any:
-    return bodies([tag_named(name)])[0]
+    """One tag, with the warnings about what it says."""
+    tag = tag_named(name)
+    current = tag.pending_expression or tag.expression
+    found = linting.of_expression(current) if current else ()
+    return {**bodies([tag])[0], "warnings": [warning.to_dict() for warning in found]}
 
 
 def tag_named(name: str) -> Tag:
@@ -171,7 +201,7 @@ class Tags(Resource):
     def get(self, request: Request) -> Response:
         return self.page(all_tags(), bodies)
 
-    @extend_schema(request=TagFields, responses={201: TagOut}, examples=[EXAMPLE])
+    @extend_schema(request=TagFields, responses={201: TagDetail}, examples=[EXAMPLE])
     def post(self, request: Request) -> Response:
         """400 `invalid_definition`, with the `column`, when the definition is not XPath 1.0."""
         given = self.given(TagFields)
@@ -188,7 +218,7 @@ class Tags(Resource):
 
 
 class OneTag(Resource):
-    serializer_class = TagOut
+    serializer_class = TagDetail
     queryset = Tag.objects.all()
 
     def get(self, request: Request, name: str) -> Response:

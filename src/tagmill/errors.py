@@ -11,9 +11,11 @@ TagmillError
 │   ├── ManualTag             409 manual_tag: nothing to rebuild
 │   └── NotCancellable        409 not_cancellable
 ├── Invalid                   400 invalid, `field` says where
-│   ├── InvalidDefinition     400 invalid_definition, with `column` (1-based)
+│   ├── InvalidDefinition     400 invalid_definition, with `column` (1-based) and `caret`
 │   └── InvalidDocument       400 invalid_document, with `line` and `column` (1-based)
 ├── TooLarge                  413 too_large, with `limit`
+├── TooExpensive              422 too_expensive: a definition takes too long, or too much memory
+├── Busy                      429 busy, with `retry_after` in seconds
 ├── PreviewGone               410 preview_gone: a newer one took its place, or it was cancelled
 └── WorkerGone                410 worker_gone: register again
 
@@ -85,6 +87,14 @@ class InvalidDocument(Invalid):
 
 class TooLarge(TagmillError):
     status, code = 413, "too_large"
+
+
+class TooExpensive(TagmillError):
+    status, code = 422, "too_expensive"
+
+
+class Busy(TagmillError):
+    status, code = 429, "busy"
 
 
 class PreviewGone(TagmillError):

@@ -10,6 +10,7 @@ from psycopg.types.json import Jsonb
 
 from expressions import definition
 from expressions.errors import DefinitionError
+from expressions.lint import caret
 from tagmill import sql
 from tagmill.config import load
 from tagmill.errors import InvalidDefinition, TooLarge
@@ -17,7 +18,7 @@ from tagmill.tags.models import Expression
 
 
 def check(text: str, namespaces: Mapping[str, str]) -> None:
-    """Raises InvalidDefinition, with the 1-based `column`, and TooLarge."""
+    """Raises InvalidDefinition, with the 1-based `column` and a `caret` below it, and TooLarge."""
     limit = load().definition_bytes
     if len(text.encode()) > limit:
         raise TooLarge(
@@ -28,7 +29,10 @@ def check(text: str, namespaces: Mapping[str, str]) -> None:
     try:
         definition.check(text, namespaces)
     except DefinitionError as error:
-        raise InvalidDefinition(str(error), column=error.column, field="definition") from None
+        shown = error.column and caret(text, error.column, error.message)
+        raise InvalidDefinition(
+            str(error), column=error.column, caret=shown, field="definition"
+        ) from None
 
 
 def expression_for(text: str, namespaces: Mapping[str, str]) -> Expression:

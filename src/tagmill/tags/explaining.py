@@ -1,0 +1,181 @@
+"""Why a node is in a tag, or out: explained now, and beside what is stored."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+import orjson
+from django.db.models.functions import Now
+
+from tagmill.config import ROOT, load
+from tagmill.errors import Busy, ManualTag, NotFound, TooExpensive
+from tagmill.fleet.models import Document, Node
+from tagmill.rebuilds.models import Worker
+from tagmill.tags.definitions import check, digest
+from tagmill.tags.models import Match, Tag
+from wire import bitmap
+
+# A document of 4 MiB takes some 60 MB as a tree.
+MOST_BYTES = 1024 * 1024 * 1024
+# Processes at a time; each takes a core for as long as a definition may.
+MOST_AT_ONCE = 4
+# A process starts in a tenth of a second.
+START_SECONDS = 5.0
+
+_running = threading.BoundedSemaphore(MOST_AT_ONCE)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What the last evaluation found. `is_fresh`: nothing in the partition has changed since."""
+
+    is_member: bool
+    is_fresh: bool
+    rev: int
+    evaluated_at: datetime
+
+
+@dataclass(frozen=True)
+class Evaluator:
+    """Which one answers, and why. `name`: None where no worker is there to say."""
+
+    name: Literal["kernel", "lxml"] | None
+    reason: str
+    plan: str | None
+
+
+@dataclass(frozen=True)
+class Told:
+    """`explanation` is expressions.explain's; None for a node without documents, which matches
+    nothing. `stored`: None where it was never evaluated."""
+
+    node: Node
+    definition: str
+    namespaces: Mapping[str, str]
+    verdict: bool
+    explanation: dict[str, Any] | None
+    evaluator: Evaluator
+    stored: Stored | None
+
+
+def of_tag(name: str, system_id: str) -> Told:
+    """By the published definition, or by the pending one where none is published yet.
+
+    Raises NotFound, ManualTag, TooExpensive, Busy.
+    """
+    rows = Tag.objects.select_related("expression", "pending_expression")
+    tag = None if "\0" in name else rows.filter(name=name).first()
+    if tag is None:
+        raise NotFound(f"there is no tag {name!r}")
+    expression = tag.expression or tag.pending_expression
+    if expression is None:
+        raise ManualTag(f"{name!r} is assigned by hand: there is nothing to explain")
+    return of_definition(expression.text, expression.namespaces, system_id)
+
+
+def of_definition(text: str, namespaces: Mapping[str, str], system_id: str) -> Told:
+    """Raises InvalidDefinition, TooLarge, NotFound, TooExpensive, Busy."""
+    check(text, namespaces)
+    nodes = Node.objects.select_related("partition").filter(deleted_at=None)
+    node = None if "\0" in system_id else nodes.filter(system_id=system_id).first()
+    if node is None:
+        raise NotFound(f"there is no node {system_id!r}")
+    stored = _stored(text, namespaces, node)
+    probes = dict(Document.objects.filter(node=node).values_list("probe", "xml"))
+    found = _explained(text, namespaces, probes)
+    return Told(
+        node=node,
+        definition=text,
+        namespaces=namespaces,
+        verdict=bool(probes) and found["explanation"]["verdict"],
+        explanation=found["explanation"] if probes else None,
+        evaluator=_evaluator(found["kernel"]),
+        stored=stored,
+    )
+
+
+def _stored(text: str, namespaces: Mapping[str, str], node: Node) -> Stored | None:
+    match = Match.objects.filter(
+        expression__digest=digest(text, namespaces), partition=node.partition_id
+    ).first()
+    if match is None:
+        return None
+    members = bitmap.from_bytes(match.members)
+    return Stored(
+        is_member=bool(members >> node.slot & 1),
+        is_fresh=match.rev == node.partition.rev,
+        # Of a forced rebuild: what the members were true at.
+        rev=match.rev if match.rev >= 0 or match.kept_rev is None else match.kept_rev,
+        evaluated_at=match.evaluated_at,
+    )
+
+
+def _evaluator(kernel: dict[str, Any]) -> Evaluator:
+    silent = timedelta(seconds=load().lease_seconds)
+    live = set(
+        Worker.objects.filter(last_heartbeat__gt=Now() - silent).values_list("evaluator", flat=True)
+    )
+    if not live:
+        return Evaluator(None, "no worker is running", kernel["plan"])
+    if "kernel" not in live:
+        return Evaluator("lxml", "no worker that is running has the kernel", None)
+    if kernel["compiles"] is None:
+        return Evaluator(
+            "kernel", "workers have it; what it says to the definition, only they know", None
+        )
+    if not kernel["compiles"]:
+        return Evaluator("lxml", f"the kernel leaves it to lxml: {kernel['refused']}", None)
+    return Evaluator("kernel", "the kernel compiles all of it", kernel["plan"])
+
+
+def _explained(
+    text: str, namespaces: Mapping[str, str], probes: Mapping[str, str]
+) -> dict[str, Any]:
+    seconds = load().evaluation_seconds
+    asked = {
+        "text": text,
+        "namespaces": dict(namespaces),
+        "probes": dict(probes),
+        "seconds": seconds,
+        "bytes": MOST_BYTES,
+    }
+    if not _running.acquire(timeout=seconds):
+        raise Busy("other explanations are running: try again", retry_after=int(seconds) + 1)
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", "tagmill.tags.explain_child"],
+            input=orjson.dumps(asked),
+            capture_output=True,
+            timeout=seconds + START_SECONDS,
+            env=_environment(),
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        ended = None
+    finally:
+        _running.release()
+    if ended is None or ended.returncode < 0:
+        raise TooExpensive(
+            f"the definition takes longer than {seconds:g} s on this node, or too much memory"
+            " (TAGMILL_EVALUATION_SECONDS)",
+            limit=seconds,
+        )
+    if ended.returncode:
+        raise RuntimeError(f"explain_child ended with {ended.returncode}: {ended.stderr[-2000:]!r}")
+    answer: dict[str, Any] = orjson.loads(ended.stdout)
+    if "error" in answer:
+        raise TooExpensive(answer["error"])
+    return answer
+
+
+def _environment() -> dict[str, str]:
+    """Nothing of this process's own: it has passwords."""
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    return {"PYTHONPATH": path, "PATH": os.environ.get("PATH", os.defpath)}

@@ -1,0 +1,77 @@
+"""Lint of definitions, by the vocabulary of the fleet."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from expressions import definition
+from expressions import lint as linter
+from expressions.errors import DefinitionError
+from expressions.vocabulary import Vocabulary
+from tagmill.fleet import vocabularies
+from tagmill.tags.definitions import check
+from tagmill.tags.models import Expression
+
+# Definitions whose warnings are kept while the vocabulary stays: all that a fleet has.
+MOST_KEPT = 4096
+
+
+class Lint(NamedTuple):
+    """`documents`: how many the fleet's vocabulary was learnt from; None when only the form of the
+    definition could be judged, as not every partition's is known. `behind`: partitions that have
+    changes which nobody has learnt yet."""
+
+    warnings: tuple[linter.Warning, ...]
+    documents: int | None
+    behind: int
+
+
+class _Kept:
+    """Warnings by definition. A new vocabulary begins a new one."""
+
+    def __init__(self, vocabulary: Vocabulary | None) -> None:
+        self.vocabulary = vocabulary
+        self.warnings: dict[
+            tuple[str, tuple[tuple[str, str], ...]], tuple[linter.Warning, ...]
+        ] = {}
+
+
+_lock = threading.Lock()
+_kept = _Kept(None)
+
+
+def lint(text: str, namespaces: Mapping[str, str]) -> Lint:
+    """Raises InvalidDefinition, with `column` and `caret`, and TooLarge."""
+    check(text, namespaces)
+    return _linted(text, namespaces)
+
+
+def of_expression(expression: Expression) -> tuple[linter.Warning, ...]:
+    """Of what was accepted once: none where today's limits would refuse it."""
+    try:
+        return _linted(expression.text, expression.namespaces).warnings
+    except DefinitionError:
+        return ()
+
+
+def _linted(text: str, namespaces: Mapping[str, str]) -> Lint:
+    known = vocabularies.fleet()
+    kept = _current(known.vocabulary)
+    key = text, tuple(sorted(namespaces.items()))
+    found = kept.warnings.get(key)
+    if found is None:
+        found = tuple(linter.lint(definition.check(text, namespaces), known.vocabulary))
+        if len(kept.warnings) < MOST_KEPT:
+            kept.warnings[key] = found
+    documents = None if known.vocabulary is None else known.vocabulary.documents
+    return Lint(found, documents, known.behind)
+
+
+def _current(vocabulary: Vocabulary | None) -> _Kept:
+    global _kept  # noqa: PLW0603 - replaced as a whole, so that readers need no lock
+    with _lock:
+        if _kept.vocabulary is not vocabulary:
+            _kept = _Kept(vocabulary)
+        return _kept

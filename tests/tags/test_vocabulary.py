@@ -1,0 +1,238 @@
+"""Vocabularies of partitions: asked for, learnt, and merged for the fleet."""
+
+from __future__ import annotations
+
+import base64
+import time
+from dataclasses import replace
+
+import pytest
+import zstandard
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from expressions import documents
+from expressions.vocabulary import State, Vocabulary
+from fixtures.generate import generate
+from tagmill.fleet import clusters, ingest, models, vocabularies
+from tagmill.fleet.models import Cluster, Partition
+from tagmill.rebuilds import completions, leases
+from tagmill.tags import tags
+from tests.fleet import support
+from tests.fleet.support import GPU, a_worker, put, the_partition
+from wire.messages import Completion
+
+pytestmark = pytest.mark.django_db
+
+
+def words(*xml: str) -> Vocabulary:
+    return Vocabulary.of(documents.compose({"lshw": text}) for text in xml)
+
+
+def packed(vocabulary: Vocabulary) -> str:
+    return base64.b64encode(zstandard.compress(vocabulary.dump())).decode()
+
+
+def names(vocabulary: Vocabulary | None) -> set[str]:
+    assert vocabulary is not None
+    return {state.name for state in vocabulary.elements}
+
+
+@pytest.fixture
+def partition() -> Partition:
+    clusters.create("north")
+    put("a", "b", cluster="north")
+    return the_partition()
+
+
+def learn(partition: Partition, base: int, *xml: str, rev: int | None = None) -> None:
+    rev = partition.rev if rev is None else rev
+    vocabularies.learn(partition, rev, base, [packed(words(*xml))] if xml else [])
+
+
+def stored() -> tuple[int, set[str]]:
+    row = models.Vocabulary.objects.get()
+    return row.rev, names(Vocabulary.load(zstandard.decompress(bytes(row.data))))
+
+
+# -- what is asked for -----------------------------------------------------------------------------
+
+
+def asked() -> int | None:
+    """What a lease of the only partition asks for."""
+    tags.create(f"t{time.monotonic_ns()}", definition=f"//node[@id='{time.monotonic_ns()}']")
+    worker = a_worker(name=f"w{time.monotonic_ns()}")
+    (lease,) = leases.lease(worker, 1, []).leases
+    leases.give_up(worker, [lease.lease], "")
+    return lease.vocabulary_rev
+
+
+def test_a_partition_is_learnt_once_and_then_what_changes(partition: Partition) -> None:
+    assert asked() == -1
+    learn(partition, -1, "<a/>")
+    assert asked() is None
+    put("a", xml=b"<list/>")
+    assert asked() == partition.rev
+
+
+def test_another_format_is_learnt_anew(partition: Partition) -> None:
+    learn(partition, -1, "<a/>")
+    models.Vocabulary.objects.update(version=0)
+    assert asked() == -1
+    assert vocabularies.fleet().missing == 1
+    learn(partition, -1, "<b/>")
+    assert stored() == (partition.rev, {"b"})
+
+
+def test_a_partition_whose_documents_were_counted_over_and_over_is_learnt_anew(
+    partition: Partition,
+) -> None:
+    learn(partition, -1, *["<a/>"] * 68)
+    assert asked() is None
+    put("a", xml=b"<list/>")
+    partition.refresh_from_db()
+    learn(partition, partition.rev - 1, "<list/>")
+    assert asked() == -1
+
+
+# -- what is accepted ------------------------------------------------------------------------------
+
+
+def test_a_change_adds_to_what_is_known(partition: Partition) -> None:
+    learn(partition, -1, "<a/>", rev=3)
+    learn(partition, 3, "<b/>", rev=5)
+    assert stored() == (5, {"a", "b"})
+    learn(partition, 5, rev=6)
+    assert stored() == (6, {"a", "b"})
+
+
+def test_what_overlaps_is_welcome_and_what_leaves_a_gap_is_not(partition: Partition) -> None:
+    learn(partition, 2, "<a/>", rev=3)
+    assert not models.Vocabulary.objects.exists()
+    learn(partition, -1, "<a/>", rev=3)
+    learn(partition, 4, "<b/>", rev=5)
+    assert stored() == (3, {"a"})
+    learn(partition, 1, "<c/>", rev=5)
+    assert stored() == (5, {"a", "c"})
+
+
+def test_what_comes_late_changes_nothing(partition: Partition) -> None:
+    learn(partition, -1, "<a/>", rev=5)
+    learn(partition, -1, "<b/>", rev=4)
+    learn(partition, 3, "<c/>", rev=4)
+    learn(partition, 3, "<c/>", rev=5)
+    assert stored() == (5, {"a"})
+
+
+def test_learnt_anew_it_forgets_what_has_vanished(partition: Partition) -> None:
+    learn(partition, -1, "<a/>", rev=4)
+    learn(partition, -1, "<b/>", rev=5)
+    assert stored() == (5, {"b"})
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "no base64",
+        base64.b64encode(b"no zstd").decode(),
+        base64.b64encode(zstandard.compress(b"no json")).decode(),
+        base64.b64encode(zstandard.compress(b"[1]")).decode(),
+        base64.b64encode(zstandard.compress(b'{"version":1}')).decode(),
+        base64.b64encode(zstandard.compress(b'{"version":99}')).decode(),
+        base64.b64encode(
+            zstandard.compress(words("<a/>").dump().replace(b'"kept"', b'"x"'))
+        ).decode(),
+    ],
+)
+def test_what_cannot_be_read_is_left_out(partition: Partition, part: str) -> None:
+    vocabularies.learn(partition, partition.rev, -1, [part])
+    assert not models.Vocabulary.objects.exists()
+
+
+def test_a_completion_brings_it(partition: Partition) -> None:
+    tags.create("gpu", definition="//node")
+    worker = a_worker()
+    (lease,) = leases.lease(worker, 1, []).leases
+    assert lease.vocabulary_rev == -1
+    part = [packed(words("<a/>"))]
+    result = replace(support.result(lease, {}), vocabulary=part, vocabulary_base=-1)
+    completions.complete(worker, Completion(str(worker.uuid), [result]))
+    assert stored() == (lease.rev, {"a"})
+
+
+def test_it_goes_with_its_partition(partition: Partition) -> None:
+    learn(partition, -1, "<a/>")
+    for name in ("a", "b"):
+        ingest.delete(name)
+    clusters.delete(Cluster.objects.get())
+    assert not models.Vocabulary.objects.exists()
+
+
+# -- the fleet's -----------------------------------------------------------------------------------
+
+
+def test_the_fleets_is_that_of_all_partitions(partition: Partition) -> None:
+    clusters.create("south")
+    put("c", cluster="south")
+    other = Partition.objects.exclude(id=partition.id).get()
+    learn(partition, -1, "<a/>")
+    assert vocabularies.fleet().vocabulary is None
+    learn(other, -1, "<b/>")
+    assert names(vocabularies.fleet().vocabulary) == {"a", "b"}
+    put("c", xml=b"<list/>")
+    assert vocabularies.fleet().behind == 1
+    other.refresh_from_db()
+    learn(other, other.rev - 1, "<c/>")
+    found = vocabularies.fleet()
+    assert (names(found.vocabulary), found.behind) == ({"a", "b", "c"}, 0)
+    put("c", xml=GPU)
+    other.refresh_from_db()
+    learn(other, -1, "<d/>")
+    assert names(vocabularies.fleet().vocabulary) == {"a", "d"}
+
+
+def test_a_fleet_without_nodes_knows_nothing() -> None:
+    clusters.create("north")
+    assert vocabularies.fleet().vocabulary is None
+
+
+def many(count: int) -> list[Partition]:
+    cluster = clusters.create("north")
+    return Partition.objects.bulk_create(
+        Partition(cluster=cluster, number=number, capacity=8, rev=1, node_count=8)
+        for number in range(count)
+    )
+
+
+def test_of_many_partitions_only_those_that_changed_are_merged_again() -> None:
+    made = many(20)
+    for number, partition in enumerate(made):
+        learn(partition, -1, f"<a{number}/>")
+    assert len(names(vocabularies.fleet().vocabulary)) == 20
+    learn(made[3], 1, "<b/>", rev=2)
+    with CaptureQueriesContext(connection) as queries:
+        found = vocabularies.fleet().vocabulary
+    assert len(names(found)) == 21
+    assert found is not None and found.documents == 22
+    assert "IN (" in queries.captured_queries[-1]["sql"]
+    # What goes away is noticed as well.
+    models.Vocabulary.objects.filter(partition=made[4]).delete()
+    Partition.objects.filter(id=made[4].id).delete()
+    found = vocabularies.fleet().vocabulary
+    assert (len(names(found)), found is not None and found.documents) == (20, 20)
+
+
+def test_a_request_costs_one_query_while_nothing_changes() -> None:
+    made = many(100)
+    node = Vocabulary.of(documents.compose(item.probes) for item in generate(20, 3, "lean"))
+    for partition in made:
+        vocabularies.learn(partition, 1, -1, [packed(node)])
+    first = vocabularies.fleet().vocabulary
+    with CaptureQueriesContext(connection) as queries:
+        started = time.perf_counter()
+        for _ in range(10):
+            assert vocabularies.fleet().vocabulary is first
+        assert (time.perf_counter() - started) / 10 < 0.05
+    assert len(queries) == 10
+    assert first is not None
+    assert first.elements[State("node", True)].documents == 2000
