@@ -26,7 +26,7 @@ from loadtest.bench import Bench, BenchError, Session
 from loadtest.costs import UNITS, units
 from loadtest.definitions import definitions
 from loadtest.reference import ask_lxml, mismatches
-from loadtest.rig import Rig, Running, Usage, peaks
+from loadtest.rig import Rig, Usage, peaks
 from tagmill import config, sql
 from tagmill.fleet.models import Cluster, Partition
 from tagmill.rebuilds import leases
@@ -43,8 +43,7 @@ DEPENDS = {
 PROCESS_NAMES = {"worker": "worker", "api": "server", "database": "database"}
 SMALL_SLOTS = 64
 FEW, SOME, MANY = 1, 8, 64
-# A process's CPU time is counted in steps of 10 ms: one warm rebuild is too short to measure.
-WARM_REBUILDS = 5
+# The step in which a process's CPU time is counted.
 LEAST_SECONDS = 0.01
 # The candidates of a lease: large enough that a scan shows, and taken away again.
 WAITING = (250, 2_000)
@@ -101,7 +100,7 @@ class Calibration:
                 with rig.stack(1, self._options) as running:
                     self._bases.append(peaks(running.stack.pids())["worker"])
                     self._note("cold", running.measure(names[:tags]), tags)
-                    self._note("warm", _warm(running, names[:tags]), tags)
+                    self._note("warm", running.measure_warm(names[:tags]), tags)
                     row = running.api.get("workers/")["results"][0]
                     self._evaluator = str(row["evaluator"])
                 progress.advance(task)
@@ -204,17 +203,6 @@ HOW = {
     "worker_node": "what that grew by in a cold rebuild, per node",
     "utilisation": "chosen: what a plan leaves free for queues and stragglers",
 }
-
-
-def _warm(running: Running, names: Sequence[str]) -> Usage:
-    """The mean of several rebuilds."""
-    runs = [running.measure(names) for _ in range(WARM_REBUILDS)]
-    cpu = {
-        name: statistics.fmean(run.cpu_seconds[name] for run in runs)
-        for name in runs[0].cpu_seconds
-    }
-    seconds = statistics.median(run.seconds for run in runs)
-    return Usage(seconds, cpu, runs[-1].round_trips, runs[-1].batch_bytes, runs[-1].memory_bytes)
 
 
 def _seconds(item: Observation, process: str) -> float:

@@ -25,7 +25,6 @@ from loadtest.definitions import definitions
 from loadtest.ingest import under_load
 from loadtest.reference import Reference, ask_lxml, mismatches
 from loadtest.rig import Rig, Usage, peaks
-from loadtest.sweep import settled
 
 NODES = [1_000, 3_000, 10_000, 30_000, 100_000]
 TAGS = [1, 10, 100, 500]
@@ -125,7 +124,7 @@ class Growth:
         with rig.stack(self.plan.workers, self._options) as running:
             point.base_bytes.append(peaks(running.stack.pids())["worker"])
             point.cold.append(running.measure(names))
-            point.warm.append(settled(running, names))
+            point.warm.append(running.measure_warm(names))
 
     def _updates(self, rig: Rig) -> dict[str, Any]:
         names = list(self._definitions)

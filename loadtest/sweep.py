@@ -32,8 +32,6 @@ MIB = 1 << 20
 SAME = 0.02
 # A server sends no larger batch than its own maxima: they must not bound the sweep.
 SERVER_BATCH_NODES, SERVER_BATCH_BYTES = 65_536, 256 * MIB
-# After so many rebuilds what is still sent belongs to the warm state.
-MOST_SETTLING = 4
 # More than a machine would do in a night.
 MOST_RUNS = 2_000
 
@@ -149,7 +147,7 @@ class Sweep:
     def _point(self, point: Point, running: Running) -> None:
         names = list(self._definitions)
         self._found[point, "cold"].runs.append(running.measure(names))
-        self._found[point, "warm"].runs.append(settled(running, names))
+        self._found[point, "warm"].runs.append(running.measure_warm(names))
 
     def _result(self) -> dict[str, Any]:
         rows = [item.as_json() for item in self._found.values()]
@@ -171,15 +169,6 @@ class Sweep:
             },
             "mismatches": self._mismatches,
         }
-
-
-def settled(running: Running, names: Sequence[str]) -> Usage:
-    """A rebuild in which no batch is sent: a worker may first be given what another one holds."""
-    for _ in range(MOST_SETTLING):
-        used = running.measure(names)
-        if not used.batch_bytes:
-            break
-    return used
 
 
 def sweet_spot(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
