@@ -77,7 +77,14 @@ class Worker:
         self._error: Exception | None = None
         self._trouble = Backoff()
         self._pause = 0.0
-        self._completer = Completer(reactor, client, metrics, self._completed, self._gone)
+        self._completer = Completer(
+            reactor,
+            client,
+            metrics,
+            self._completed,
+            self._gone,
+            expects=lambda: self.evaluator.backlog > 0,
+        )
         self._heart = LoopingCall(self._beat)
         self._heart.clock = reactor
         self._idle: Deferred[None] | None = None

@@ -128,7 +128,7 @@ class Settings:
     prefetch: int = option(
         size, "16MiB", "Bytes of batches, compressed, fetched ahead of the evaluation."
     )
-    max_partitions: int = option(count(1, MOST_PARTITIONS), "16", "Most partitions in one lease.")
+    max_partitions: int = option(count(1, MOST_PARTITIONS), "64", "Most partitions in one lease.")
     store_bytes: int = option(
         size, "512MiB", "Bytes of batches, compressed, kept between leases. 0 keeps none."
     )

@@ -47,6 +47,8 @@ ORDINARY, PREVIEW, BOTH = 0, 10, 11
 # For each second that a worker evaluates previews alone, it owes so many to ordinary work, while
 # there is any: previews take a quarter of its time at most.
 ORDINARY_SHARE = 3
+# An ordinary lease of many partitions, each to be fetched, would keep previews of them waiting.
+MOST_ORDINARY = 16
 # Somebody may enqueue between our look and our insert; then we look again.
 ENQUEUE_ATTEMPTS = 8
 
@@ -130,7 +132,8 @@ def lease(worker: Worker, max_partitions: int, holds: Sequence[int]) -> LeaseAns
             candidates, is_preview = _chosen(found, owes)
             rivals = _live_workers() * (1 if is_preview else 2)
             share = math.ceil(len(candidates) / rivals)
-            jobs = _fetch(candidates, min(max_partitions, max(1, share)))
+            most = max_partitions if is_preview else min(max_partitions, MOST_ORDINARY)
+            jobs = _fetch(candidates, min(most, max(1, share)))
             answer = _granted(worker, jobs, is_preview)
             # Jobs whose work is done already do not count; others took the rest of them.
             if answer.leases or not jobs:
