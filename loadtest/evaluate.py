@@ -25,7 +25,7 @@ from expressions import definition, evaluation
 from expressions import documents as composed
 from expressions.errors import DefinitionError
 from fixtures.generate import ProfileName, generate
-from loadtest.bench import Bench, BenchError, Session
+from loadtest.bench import Bench, BenchError, Session, machine
 from loadtest.documents import NodeDocuments
 from loadtest.libxml_postgres import libxml_postgres
 from loadtest.xpath_exists import XpathExists
@@ -289,7 +289,7 @@ class EvaluateCommand(Bench):
             bench = EvaluateBench(plan, session.console)
         except ImportError as error:
             raise BenchError(f"the kernel is not built ({error}): make kernel") from None
-        return {"bench": self.name} | bench.run()
+        return {"bench": self.name, "machine": machine()} | bench.run()
 
     def show(self, console: Console, result: dict[str, Any]) -> None:
         size = result["document_bytes_mean"] / 1000

@@ -30,7 +30,8 @@ svg { width: 100%; height: auto; max-width: 46rem; color: var(--ink); display: b
 table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums }
 th, td { border-bottom: 1px solid var(--line); padding: .25rem .75rem;
   text-align: right; white-space: nowrap }
-th:first-child, td:first-child { text-align: left } th { color: var(--faint); font-weight: 600 }
+th:first-child, td:first-child { text-align: left }
+th { white-space: normal; color: var(--faint); font-weight: 600 }
 pre { overflow-x: auto; white-space: pre-wrap }
 """
 TAKEN_WITH = {

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import psycopg
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from rich.console import Console
 
@@ -55,7 +56,7 @@ class Command(BaseCommand):
         console = Console()
         try:
             result = self._run(bench, options, console)
-        except (BenchError, StackError) as error:
+        except (BenchError, StackError, psycopg.Error) as error:
             raise CommandError(str(error)) from None
         except KeyboardInterrupt:
             raise CommandError("interrupted", returncode=INTERRUPTED) from None
