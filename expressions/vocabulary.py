@@ -12,7 +12,6 @@ whatever order, and in whatever partitions, its documents were added.
 from __future__ import annotations
 
 import base64
-import hashlib
 import re
 import zlib
 from collections.abc import Iterable, Iterator
@@ -37,7 +36,8 @@ MAX_KEPT = 50_000
 # 32 kB per filter, compressed to a third for one partition. Of 10,000 values it takes 1 in 180
 # absent ones for present, of 100,000 one in 4.
 _FILTER_BITS = 1 << 18
-_FILTER_HASHES = 2
+# Leaves as many bits of a CRC as make a number of a bit.
+_FILTER_SHIFT = 32 - 18
 
 # With the exponent that libxml2 reads and XPath 1.0 does not know.
 _NUMBER = re.compile(r"[ \t\r\n]*-?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]*)?[ \t\r\n]*")
@@ -107,17 +107,20 @@ class Values:
         if other.kept is None:
             self._overflow()
             self.filter |= other.filter
+        elif self.kept is None:
+            self.filter |= filter_of(other.kept)
         else:
             for value, documents in other.kept.items():
-                self.add(value, documents)
+                self.kept[value] = self.kept.get(value, 0) + documents
+            if len(self.kept) > MAX_VALUES:
+                self._overflow()
         self.has_long |= other.has_long
         self.has_number |= other.has_number
         self.has_text |= other.has_text
         self.opaque |= other.opaque
 
     def _overflow(self) -> None:
-        for value in self.kept or ():
-            self.filter |= _filter_of(value)
+        self.filter |= filter_of(self.kept or ())
         self.kept = None
 
 
@@ -306,12 +309,20 @@ def to_number(text: str) -> float:
     return float(text.strip().rstrip("eE+-"))
 
 
+def filter_of(values: Iterable[str]) -> int:
+    """The Bloom filter of these values: of each, both ends of its CRC."""
+    bits = bytearray(_FILTER_BITS // 8)
+    for value in values:
+        crc = zlib.crc32(value.encode())
+        low, high = crc % _FILTER_BITS, crc >> _FILTER_SHIFT
+        bits[low >> 3] |= 1 << (low & 7)
+        bits[high >> 3] |= 1 << (high & 7)
+    return int.from_bytes(bits, "little")
+
+
 def _filter_of(value: str) -> int:
-    digest = hashlib.blake2b(value.encode(), digest_size=4 * _FILTER_HASHES).digest()
-    bits = 0
-    for at in range(0, len(digest), 4):
-        bits |= 1 << int.from_bytes(digest[at : at + 4], "big") % _FILTER_BITS
-    return bits
+    crc = zlib.crc32(value.encode())
+    return 1 << crc % _FILTER_BITS | 1 << (crc >> _FILTER_SHIFT)
 
 
 def _dumped(values: Values) -> dict[str, Any]:
