@@ -31,6 +31,8 @@ from tagmill.tags import linting, previews
 from tagmill.tags.models import Preview
 
 OPERATOR = {"GET": Role.OPERATOR}
+# In the WSGI environment: api/server/previews.py waits, and will read the answer itself.
+WAITS = "tagmill.waits"
 CHANGES = ("members", "added", "removed")
 
 
@@ -245,6 +247,8 @@ class NewPreview(PreviewCall):
             given.get("compare_to"),
         )
         place = f"{base(request)}/{made.uuid}"
+        if request.META.get(WAITS):
+            return Response({"uuid": made.uuid}, 202, headers={"Location": place})
         return self.answer(made.uuid, {"Location": place})
 
 

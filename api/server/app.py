@@ -43,7 +43,7 @@ IMPORT_THREADS = 2
 DRAIN_SECONDS = 20.0
 # As many workers may connect at once; the kernel's default of 50 would make some of them try again.
 BACKLOG = 1024
-WORK, PROGRESS = "tagmill_work", "tagmill_progress"
+WORK, PROGRESS, PREVIEW = "tagmill_work", "tagmill_progress", "tagmill_preview"
 
 
 class Server:
@@ -56,13 +56,12 @@ class Server:
         self._native = Threads(reactor, "native", NATIVE_THREADS)
         self._importers = Threads(reactor, "import", IMPORT_THREADS)
         self._broker = Broker(reactor, self._take, self._give_back)
-        self._events = (
-            Events(reactor, self._native, events.REBUILDS),
-            Events(reactor, self._native, events.PREVIEWS),
-        )
+        self._rebuilds = Events(reactor, self._native, events.REBUILDS)
+        self._previews = Events(reactor, self._native, events.PREVIEWS)
         self._waiting = Waiting(reactor, self._native)
+        self._streams = (self._rebuilds, self._previews, self._waiting)
         self._ready = Ready(self._native)
-        self._listener = Listener(reactor, (WORK, PROGRESS), self._heard, self._look_again)
+        self._listener = Listener(reactor, (WORK, PROGRESS, PREVIEW), self._heard, self._look_again)
         self._stop_maintenance = threading.Event()
         self._maintenance = threading.Thread(
             target=maintenance.run_forever,
@@ -92,7 +91,7 @@ class Server:
         for pool in (self._rest, self._native, self._importers):
             pool.start()
         self._broker.start()
-        for stream in (*self._events, self._waiting):
+        for stream in self._streams:
             stream.start()
         self._listener.start()
         if self._run_maintenance:
@@ -110,7 +109,7 @@ class Server:
         self._listener.stop()
         closed = self._port.stopListening()
         self._broker.drain()
-        for stream in (*self._events, self._waiting):
+        for stream in self._streams:
             stream.drain()
         idle = self._site.when_idle()
         idle.addTimeout(DRAIN_SECONDS, self._reactor, lambda *_: log.warning("requests cut off"))
@@ -139,12 +138,12 @@ class Server:
             _route(
                 "events",
                 "/api/v1/rebuilds/([0-9a-fA-F-]{36})/events",
-                partial(EventsResource, self._events[0], self._native),
+                partial(EventsResource, self._rebuilds, self._native),
             ),
             _route(
                 "events",
                 "/api/v1/tags/preview/([0-9a-fA-F-]{36})/events",
-                partial(EventsResource, self._events[1], self._native),
+                partial(EventsResource, self._previews, self._native),
             ),
             _route("import", IMPORT_PATH.decode(), ImportResource),
             _route("healthz", "/healthz", lambda: health),
@@ -172,7 +171,11 @@ class Server:
 
     def _heard(self, channel: str, payload: str) -> None:
         if channel == PROGRESS:
-            self._moved_on()
+            self._rebuilds.changed()
+            return
+        if channel == PREVIEW:
+            self._previews.changed()
+            self._waiting.changed()
             return
         try:
             work = json.loads(payload)
@@ -183,10 +186,7 @@ class Server:
 
     def _look_again(self) -> None:
         self._broker.look_again()
-        self._moved_on()
-
-    def _moved_on(self) -> None:
-        for stream in (*self._events, self._waiting):
+        for stream in self._streams:
             stream.changed()
 
 

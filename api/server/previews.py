@@ -175,6 +175,7 @@ def _environment(request: Request) -> dict[str, Any]:
         "wsgi.multithread": True,
         "wsgi.multiprocess": False,
         "wsgi.run_once": False,
+        resource.WAITS: True,
     }
     for name, values in request.requestHeaders.getAllRawHeaders():
         key = "HTTP_" + name.decode("latin-1").upper().replace("-", "_")

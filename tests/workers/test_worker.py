@@ -233,14 +233,13 @@ def test_it_registers_again_when_the_server_has_forgotten_it() -> None:
         rig = Rig()
         rig.partition(1, ["<node/>"])
         rig.api.expressions = {7: "/node"}
-        # Two may go together in the completion that is refused.
-        for _ in range(3):
-            rig.api.work.append({1: {7: None}})
+        rig.api.work.append({1: {7: None}})
         rig.api.faults["complete"].append(mockapi.problem(410, "worker_gone"))
         rig.start()
+        await rig.api.until(lambda: len(rig.api.registered) == 2)
+        rig.api.enqueue({1: {7: None}})
         await rig.results(1)
         await rig.stop()
-        assert len(rig.api.registered) == 2
         # What it held before stays good, and nothing has changed since: it is fetched once.
         assert ["since" in page for page in rig.api.pages] == [False]
 

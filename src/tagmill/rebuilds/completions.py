@@ -15,7 +15,7 @@ from tagmill.fleet import vocabularies
 from tagmill.fleet.models import Cluster, Partition
 from tagmill.rebuilds import leases, rebuilds
 from tagmill.rebuilds.models import Worker
-from tagmill.tags import matches, publishing
+from tagmill.tags import matches, previews, publishing
 from tagmill.tags.models import Expression
 from wire import bitmap
 from wire.messages import (
@@ -57,14 +57,19 @@ def complete(worker: Worker, completion: Completion) -> CompletionAnswer:
         publishing.publish(applied.expressions)
         rebuilds.finish_reached()
         rebuilds.notify_progress()
+        failing = {item.expression for part in completion.results for item in part.failures}
+        previews.notify_evaluated([*applied.expressions, *failing])
         # A partition that changed meanwhile, or an expression that failed, still waits.
         still_stale = matches.stale(sorted(standing.values()))
-        previews = {item.partition for item in still_stale if item.is_preview}
+        urgent = {item.partition for item in still_stale if item.is_preview}
         ordinary = {item.partition for item in still_stale if not item.is_preview}
         leases.defer_partitions(ordinary)
-        leases.defer_partitions(previews, leases.PREVIEW)
+        leases.defer_partitions(urgent, leases.PREVIEW)
     if finished.previews_since is not None:
-        leases.owe_ordinary(worker, finished.previews_since)
+        most = max(
+            len(part.matches) for part in completion.results if part.lease in finished.previews
+        )
+        leases.owe_ordinary(worker, finished.previews_since, most)
     if failed:
         log.warning("evaluations failed", action="complete", worker=worker.name, expressions=failed)
     return CompletionAnswer([_outcome(part, applied, standing) for part in completion.results])

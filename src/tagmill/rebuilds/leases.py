@@ -44,9 +44,13 @@ log = structlog.get_logger("tagmill.leases")
 TASK = "evaluate_partition"
 # What a waiting job is for; the numbers are Procrastinate's priorities.
 ORDINARY, PREVIEW, BOTH = 0, 10, 11
-# For each second that a worker evaluates previews alone, it owes so many to ordinary work, while
-# there is any: previews take a quarter of its time at most.
+# For each second that goes into previews alone, a worker owes so many to ordinary work, while there
+# is any: previews take a quarter of its time at most. What a preview costs everybody else (a
+# request, its answer, a job for each partition) counts as this many seconds of it.
 ORDINARY_SHARE = 3
+PREVIEW_SECONDS = 0.05
+# An ordinary lease takes one preview along for so many expressions of tags.
+RIDERS = 4
 # An ordinary lease of many partitions, each to be fetched, would keep previews of them waiting.
 MOST_ORDINARY = 16
 # Somebody may enqueue between our look and our insert; then we look again.
@@ -54,11 +58,12 @@ ENQUEUE_ATTEMPTS = 8
 
 
 class Finished(NamedTuple):
-    """`partitions` by lease; `previews_since`: when the first of them began that named previews
-    alone."""
+    """`partitions` by lease; `previews`: the leases that named previews alone, `previews_since`:
+    when the first of them began."""
 
     partitions: dict[str, int]
-    previews_since: datetime | None
+    previews: frozenset[str] = frozenset()
+    previews_since: datetime | None = None
 
 
 @app.task(name=TASK, queue="partitions")
@@ -122,7 +127,7 @@ def lease(worker: Worker, max_partitions: int, holds: Sequence[int]) -> LeaseAns
 
     Previews come first, and a lease for previews names nothing else; but while ordinary work waits,
     too, no more of a worker's time goes into them than ORDINARY_SHARE leaves. An ordinary lease
-    names the previews along with the rest.
+    takes a few previews along.
 
     Raises WorkerGone."""
     with transaction.atomic():
@@ -169,12 +174,14 @@ def _granted(worker: Worker, jobs: dict[int, int], is_preview: bool) -> LeaseAns
     # Somebody else's result, or a tag's deletion, has done the work already.
     _finish([job for partition, job in jobs.items() if partition not in stale], Status.SUCCEEDED)
     previews = set()
-    if is_preview:
-        for partition, items in stale.items():
-            urgent = [item for item in items if item.is_preview]
-            if urgent:
-                stale[partition] = urgent
-                previews.add(partition)
+    for partition, items in stale.items():
+        urgent = [item for item in items if item.is_preview]
+        ordinary = [item for item in items if not item.is_preview]
+        if urgent and (is_preview or not ordinary):
+            stale[partition] = urgent
+            previews.add(partition)
+        elif urgent:
+            stale[partition] = ordinary + urgent[: max(1, len(ordinary) // RIDERS)]
     leased = _grant(worker, {partition: jobs[partition] for partition in stale}, stale, previews)
     wanted = {item.expression for items in stale.values() for item in items}
     definitions = {
@@ -264,20 +271,29 @@ def finish(worker: Worker, leases: Iterable[str]) -> Finished:
     standing = Lease.objects.filter(worker=worker, uuid__in=set(leases))
     rows = list(standing.order_by("partition_id").select_for_update())
     if not rows:
-        return Finished({}, None)
+        return Finished({})
     previews = [row for row in rows if row.is_preview]
     _finish([row.job_id for row in rows if not row.is_preview], Status.SUCCEEDED)
     # Somebody who types makes more of them than anybody wants to look at.
     _finish([row.job_id for row in previews], Status.SUCCEEDED, delete=True)
     Lease.objects.filter(uuid__in=[row.uuid for row in rows]).delete()
     partitions = {str(row.uuid): row.partition_id for row in rows}
-    return Finished(partitions, min((row.leased_at for row in previews), default=None))
+    return Finished(
+        partitions,
+        frozenset(str(row.uuid) for row in previews),
+        min((row.leased_at for row in previews), default=None),
+    )
 
 
-def owe_ordinary(worker: Worker, began: datetime) -> None:
-    """Since `began` the worker evaluated previews. Not in the transaction that finished them: a
-    worker's row is locked before its leases."""
-    values = {"worker": worker.id, "began": began, "share": ORDINARY_SHARE}
+def owe_ordinary(worker: Worker, began: datetime, previews: int) -> None:
+    """Since `began` the worker evaluated so many previews. Not in the transaction that finished
+    them: a worker's row is locked before its leases."""
+    values = {
+        "worker": worker.id,
+        "began": began,
+        "beside": previews * PREVIEW_SECONDS,
+        "share": ORDINARY_SHARE,
+    }
     sql.run(__file__, "owe_ordinary", values)
 
 

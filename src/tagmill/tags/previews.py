@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from django.contrib.auth.models import User
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models.functions import Now
 
 from tagmill import sql
@@ -24,7 +24,6 @@ from tagmill.config import load
 from tagmill.errors import NotFound
 from tagmill.fleet.models import Cluster
 from tagmill.rebuilds import leases
-from tagmill.rebuilds.rebuilds import notify_progress
 from tagmill.tags import matches
 from tagmill.tags.definitions import check, digest, expression_for
 from tagmill.tags.models import Preview
@@ -121,7 +120,7 @@ def start(
         )
         _renew({expression.id, *replaced})
         if replaced:
-            notify_progress()
+            _notify_ended()
         leases.defer_partitions(matches.stale_for([expression.id]), leases.PREVIEW)
     return Preview.objects.select_related("expression", "compare_to").get(id=made)
 
@@ -145,7 +144,7 @@ def cancel(uuid: UUID) -> None:
         sql.rows(__file__, "lock_expressions", {"expressions": [expression], "digest": b""})
         Preview.objects.filter(uuid=uuid).delete()
         _renew({expression})
-        notify_progress()
+        _notify_ended()
 
 
 def forget_expired() -> int:
@@ -153,9 +152,9 @@ def forget_expired() -> int:
     with transaction.atomic():
         found = sql.rows(__file__, "expired_previews", {})
         Preview.objects.filter(id__in=[preview for preview, _ in found]).delete()
-        _renew({expression for _, expression in found})
         if found:
-            notify_progress()
+            _renew({expression for _, expression in found})
+            _notify_ended()
     return len(found)
 
 
@@ -178,6 +177,18 @@ def progress(previews: Sequence[UUID]) -> dict[UUID, Progress]:
         # From here on its expression waits in line with those of tags.
         Preview.objects.filter(uuid=uuid, completed_at=None).update(completed_at=Now())
     return found
+
+
+def notify_evaluated(expressions: Iterable[int]) -> None:
+    """Wake those who wait for previews of these expressions, when this transaction commits."""
+    wanted = sorted(set(expressions))
+    if wanted:
+        sql.rows(__file__, "notify_previews", {"expressions": wanted})
+
+
+def _notify_ended() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_notify('tagmill_preview', '')")
 
 
 class Membership:
