@@ -11,8 +11,8 @@ from loadtest.calibrate import least_squares
 from loadtest.check import compare
 from loadtest.costs import Costs, load
 from loadtest.definitions import definitions
-from loadtest.fleet import bottleneck, conclusion
 from loadtest.growth import exponent
+from loadtest.saturation import bottleneck, conclusion
 from loadtest.simulated import plausible
 from loadtest.sweep import sweet_spot
 
