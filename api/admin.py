@@ -11,6 +11,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 from django.http import HttpRequest
+from django.urls import reverse_lazy
 from django.utils.html import format_html
 
 from api.staleness import stale_matches
@@ -19,7 +20,7 @@ from tagmill.fleet import clusters
 from tagmill.fleet.models import Cluster, Node, Partition
 from tagmill.rebuilds import rebuilds, workers
 from tagmill.rebuilds.models import Rebuild, Worker, WorkerToken
-from tagmill.tags import freshness, tags
+from tagmill.tags import freshness, linting, tags
 from tagmill.tags.models import TAG_NAME, Tag
 
 if TYPE_CHECKING:
@@ -57,7 +58,16 @@ class TagForm(ModelForm):
     definition = forms.CharField(
         required=False,
         strip=False,
-        widget=forms.Textarea(attrs={"rows": 4, "cols": 90, "spellcheck": "false"}),
+        widget=forms.Textarea(
+            attrs={
+                "rows": 4,
+                "cols": 90,
+                "spellcheck": "false",
+                # For tag_form.js.
+                "data-lint-url": reverse_lazy("lint"),
+                "data-preview-url": reverse_lazy("new-preview"),
+            }
+        ),
         help_text="XPath 1.0. Empty: a tag that is assigned by hand.",
     )
     namespaces = forms.JSONField(
@@ -68,11 +78,17 @@ class TagForm(ModelForm):
         model = Tag
         fields = ("name", "comment", "kernel_opts")
 
+    class Media:
+        js = ("api/tag_form.js",)
+        css = {"screen": ("api/tag_form.css",)}
+
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         shown = self.instance.pending_expression or self.instance.expression
         if shown:
             self.initial.update(definition=shown.text, namespaces=shown.namespaces)
+        if self.instance.pk is not None and "definition" in self.fields:
+            self.fields["definition"].widget.attrs["data-tag"] = self.instance.name
 
     def clean(self) -> dict[str, Any] | None:
         """Validates and stores at once: the domain knows what is wrong, and says so here."""
@@ -143,7 +159,12 @@ class TagAdmin(ModelAdmin):
         return shown
 
     def save_model(self, request: HttpRequest, obj: Tag, form: Any, change: bool) -> None:
-        """The form has stored it."""
+        """The form has stored it: say what it may say other than was meant."""
+        current = obj.pending_expression or obj.expression
+        if current is not None:
+            for warning in linting.of_expression(current):
+                text = f"{warning.message} (column {warning.column}, {warning.code})"
+                self.message_user(request, text, messages.WARNING)
 
     def delete_model(self, request: HttpRequest, obj: Tag) -> None:
         tags.delete(obj.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -124,3 +125,45 @@ def test_a_viewer_on_the_staff_may_look_and_not_change(db: None, cluster: Cluste
     client.force_login(user)
     assert client.get("/admin/tags/tag/").status_code == 200
     assert client.get("/admin/tags/tag/add/").status_code == 403
+
+
+def test_the_tag_form_looks_while_somebody_types(site: Client, operator: APIClient) -> None:
+    """What the script needs, and the script; tests/api/test_lint.py has what it asks for."""
+    page = text(site.get("/admin/tags/tag/add/"))
+    assert 'data-lint-url="/api/v1/tags/lint"' in page
+    assert 'data-preview-url="/api/v1/tags/preview"' in page
+    assert "data-tag=" not in page
+    made = operator.post("/api/v1/tags/", {"name": "gpu", "definition": "//a"}, format="json")
+    tag = Tag.objects.get(name=made.json()["name"])
+    page = text(site.get(f"/admin/tags/tag/{tag.pk}/change/"))
+    assert 'data-tag="gpu"' in page
+    for kind in ("js", "css"):
+        (address,) = re.findall(rf'"(/static/api/tag_form\.{kind})"', page)
+        script = b"".join(site.get(address).streaming_content).decode()
+        assert "tagmill-lint" in script
+        # Nothing from elsewhere, and no text as markup.
+        assert "http" not in script
+        assert "innerHTML" not in script
+
+
+def test_the_form_may_ask_with_the_session_and_its_token(site: Client, operator: APIClient) -> None:
+    strict = Client(enforce_csrf_checks=True)
+    strict.cookies = site.cookies
+    page = text(strict.get("/admin/tags/tag/add/"))
+    (token,) = set(re.findall(r'csrfmiddlewaretoken" value="([^"]+)', page))
+    asked = {"definition": "count(//node)"}
+    refused = strict.post("/api/v1/tags/lint", asked, content_type="application/json")
+    assert refused.status_code == 403
+    answer = strict.post(
+        "/api/v1/tags/lint",
+        asked,
+        content_type="application/json",
+        headers={"X-CSRFToken": token},
+    )
+    assert [warning["code"] for warning in answer.json()["warnings"]] == ["number_valued"]
+
+
+def test_warnings_are_told_after_saving_too(site: Client) -> None:
+    fields = {**FORM, "definition": "count(//node)"}
+    page = text(site.post("/admin/tags/tag/add/", fields, follow=True))
+    assert "number_valued" in page
