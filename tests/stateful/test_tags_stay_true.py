@@ -1,4 +1,5 @@
-"""Uploads, deletes, definitions, leases, and late, duplicate and lost completions, in any order.
+"""Uploads, deletes, definitions, previews, leases, and late, duplicate and lost completions, in any
+order.
 
 At every step each match is what some state of its partition, not older than its rev, says; a tag
 flips only when its new expression is evaluated everywhere. At the end every tag is what lxml says.
@@ -8,11 +9,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.db import connection, transaction
-from django.db.models import Q
+from django.db.models import F, Q
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -30,8 +33,8 @@ from tagmill.fleet.models import Node, Partition
 from tagmill.fleet.uploads import Upload
 from tagmill.rebuilds import completions, leases, maintenance, rebuilds, workers
 from tagmill.rebuilds.models import Lease, Rebuild, Worker
-from tagmill.tags import freshness, tags
-from tagmill.tags.models import Expression, Match, MatchChange, NodeTag, Tag
+from tagmill.tags import freshness, matches, previews, tags
+from tagmill.tags.models import Expression, Match, MatchChange, NodeTag, Preview, Tag
 from tests.stateful.model import DEFINITIONS, DOCUMENTS, LLDP, Fetch, Image, Probes, holds
 from wire import bitmap
 from wire.messages import Completion, PartitionResult, Register
@@ -39,6 +42,7 @@ from wire.messages import Completion, PartitionResult, Register
 CLUSTERS = ("north", "south")
 SYSTEM_IDS = [f"n{number}" for number in range(10)]
 TAGS = ("red", "blue")
+CLIENTS = ("left", "right")
 SLOTS = 8
 
 
@@ -49,6 +53,7 @@ class Fleet(RuleBasedStateMachine):
         self.atomic.__enter__()
         for name in CLUSTERS:
             clusters.create(name)
+        self.user = User.objects.create_user("ann")
         self.workers = [self.register(number) for number in range(2)]
         self.images: dict[tuple[int, int], Image] = {}
         self.fetches: list[Fetch] = []
@@ -102,6 +107,9 @@ class Fleet(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(TAGS), definition=st.sampled_from(DEFINITIONS))
     def define(self, name: str, definition: str) -> None:
+        self.define_as(name, definition)
+
+    def define_as(self, name: str, definition: str) -> None:
         if Tag.objects.filter(name=name).exists():
             tag = tags.update(name, definition=definition)
         else:
@@ -125,6 +133,42 @@ class Fleet(RuleBasedStateMachine):
             # A new tag has nothing older to keep.
             with contextlib.suppress(NotCancellable):
                 rebuilds.cancel(running.uuid)
+
+    @rule(
+        client=st.sampled_from(CLIENTS),
+        definition=st.sampled_from(DEFINITIONS),
+        compare_to=st.sampled_from((None, *TAGS)),
+    )
+    def preview(self, client: str, definition: str, compare_to: str | None) -> None:
+        if not Tag.objects.filter(name=compare_to).exists():
+            compare_to = None
+        previews.start(definition, {}, self.user, client, compare_to)
+        assert Preview.objects.filter(client=client).count() == 1
+
+    @rule(client=st.sampled_from(CLIENTS))
+    def cancel_preview(self, client: str) -> None:
+        found = Preview.objects.filter(client=client).first()
+        if found:
+            previews.cancel(found.uuid)
+
+    @rule(client=st.sampled_from(CLIENTS))
+    def let_a_preview_expire(self, client: str) -> None:
+        Preview.objects.filter(client=client).update(expires_at=F("created_at") - timedelta(days=1))
+        previews.forget_expired()
+        assert not Preview.objects.filter(client=client).exists()
+
+    @rule(name=st.sampled_from(TAGS), client=st.sampled_from(CLIENTS))
+    def commit_a_preview(self, name: str, client: str) -> None:
+        """Nothing is evaluated again for a definition that is evaluated everywhere."""
+        found = Preview.objects.select_related("expression").filter(client=client).first()
+        if found is None:
+            return
+        is_fresh = not matches.stale_for([found.expression_id])
+        jobs = leases.job_counts()
+        self.define_as(name, found.expression.text)
+        if is_fresh:
+            assert Tag.objects.get(name=name).expression_id == found.expression_id
+            assert leases.job_counts() == jobs
 
     # -- workers ---------------------------------------------------------------------------------
 
@@ -203,6 +247,12 @@ class Fleet(RuleBasedStateMachine):
             cursor.execute("UPDATE lease SET deadline = now() - interval '1 second'")
         leases.reap()
 
+    @rule(worker=st.integers(0, 1))
+    def pay_debts(self, worker: int) -> None:
+        """It has done its share of ordinary work: previews come first again."""
+        paid = Worker.objects.filter(id=self.workers[worker].id)
+        paid.update(ordinary_until=F("registered_at") - timedelta(seconds=1))
+
     @rule()
     def maintain(self) -> None:
         maintenance.sweep()
@@ -270,6 +320,44 @@ class Fleet(RuleBasedStateMachine):
             assert status.node_count == sum(found == tag_id for found, _ in expected)
 
     @invariant()
+    def a_preview_shows_the_bitmaps(self) -> None:
+        shown = set(NodeTag.objects.values_list("tag_id", "node__system_id"))
+        for preview in Preview.objects.select_related("expression", "compare_to"):
+            evaluated = {
+                match.partition_id: bitmap.from_bytes(match.members)
+                for match in Match.objects.filter(expression=preview.expression_id)
+            }
+            live = Node.objects.filter(deleted_at=None, partition__in=list(evaluated))
+            members = {
+                node.system_id for node in live if evaluated[node.partition_id] >> node.slot & 1
+            }
+            tagged = {
+                node.system_id for node in live if (preview.compare_to_id, node.system_id) in shown
+            }
+            found = previews.Membership(preview)
+            counts = found.counts()
+            assert counts.nodes == sum(item.nodes for _, item in found.clusters()) == len(members)
+            changes: dict[previews.Change, set[str]] = {
+                "members": members,
+                "added": members - tagged,
+                "removed": tagged - members,
+            }
+            for change, expected in changes.items():
+                page = found.page(change, -1, 100)
+                assert {node.system_id for node in page} == expected
+                assert len(page) == len(expected)
+            assert (counts.added, counts.removed) == (
+                len(changes["added"]),
+                len(changes["removed"]),
+            )
+
+    @invariant()
+    def an_expression_is_live_until_its_last_preview_ends(self) -> None:
+        for expression in Expression.objects.all():
+            ends = [preview.expires_at for preview in expression.previews.all()]
+            assert expression.preview_until == max(ends, default=None)
+
+    @invariant()
     def a_partition_has_one_lease_at_most_and_no_slot_twice(self) -> None:
         assert Lease.objects.count() == leases.job_counts()["doing"]
         for partition in Partition.objects.all():
@@ -309,6 +397,11 @@ class Fleet(RuleBasedStateMachine):
             }
             assert freshness.status([tag])[tag.id].state == "ready"
         assert not Rebuild.objects.filter(state="running").exists()
+        for preview in Preview.objects.exclude(expression__in=failed):
+            assert previews.progress([preview.uuid])[preview.uuid].state == "complete"
+            counts = previews.Membership(preview).counts()
+            text = preview.expression.text
+            assert counts.nodes == sum(holds(text, given) for given in probes.values())
         self.the_audit_trail_adds_up()
 
     def the_audit_trail_adds_up(self) -> None:
