@@ -38,7 +38,7 @@ def start(*arguments: str) -> subprocess.Popen[str]:
 
 @pytest.fixture
 def manage(tmp_path: Path) -> Run:
-    """Run a command with --json; its JSON, and what it printed as `printed`."""
+    """Run a command with --json; its JSON, with what it printed as `printed`, and `pid`."""
 
     def run(*arguments: str, code: int = 0) -> dict[str, Any]:
         file = tmp_path / f"{arguments[-1].strip('-')}.json"
@@ -46,6 +46,6 @@ def manage(tmp_path: Path) -> Run:
         printed, _ = process.communicate(timeout=SECONDS)
         assert process.returncode == code, printed
         found = json.loads(file.read_text()) if file.exists() else {}
-        return {**found, "printed": printed}
+        return {**found, "printed": printed, "pid": process.pid}
 
     return run
