@@ -68,6 +68,8 @@ pub fn collect(
     collector.finish(max_length)
 }
 
+const NONE: u32 = u32::MAX;
+
 type PlaceId = u32;
 /// The set of names around an element, numbered.
 type Around = u32;
@@ -84,6 +86,7 @@ enum Fact {
 
 /// A row at a place: what it adds to a document that has it.
 struct Entry {
+    place: PlaceId,
     facts: Vec<u32>,
     children: Vec<u32>,
     /// The last document that was found to have it.
@@ -107,8 +110,11 @@ struct Collector<'s> {
     spot_index: HashMap<(NameId, bool), PlaceId>,
     around: Vec<Vec<NameId>>,
     around_index: HashMap<Vec<NameId>, Around>,
+    inside_index: HashMap<(Around, NameId), Around>,
     entries: Vec<Entry>,
-    entry_index: HashMap<(ElementId, Around), u32>,
+    /// Of each row where it was seen first, which is where most are always: around what, and as what.
+    first: Vec<(Around, u32)>,
+    elsewhere: HashMap<(ElementId, Around), u32>,
     /// Each with the number of documents, and the last of them.
     facts: Vec<(Fact, u32, u32)>,
     fact_index: HashMap<Fact, u32>,
@@ -131,8 +137,10 @@ impl<'s> Collector<'s> {
             spot_index: HashMap::new(),
             around: vec![Vec::new()],
             around_index: HashMap::from([(Vec::new(), 0)]),
+            inside_index: HashMap::new(),
             entries: Vec::new(),
-            entry_index: HashMap::new(),
+            first: vec![(0, NONE); store.elements().len()],
+            elsewhere: HashMap::new(),
             facts: Vec::new(),
             fact_index: HashMap::new(),
             joined: Vec::new(),
@@ -149,17 +157,17 @@ impl<'s> Collector<'s> {
         let Some(root) = root else { return };
         self.documents += 1;
         let entry = self.entry(root, 0);
-        let place = self.place(self.plain_name(root), 0);
+        let place = self.entries[entry as usize].place;
         let fact = self.fact(Fact::Root(place));
         self.count(fact);
         let mut waiting = vec![entry];
+        let Collector { entries, facts, documents, .. } = self;
         while let Some(at) = waiting.pop() {
-            if self.entries[at as usize].seen == self.documents {
+            let entry = &mut entries[at as usize];
+            if entry.seen == *documents {
                 continue;
             }
-            self.entries[at as usize].seen = self.documents;
-            let Collector { entries, facts, documents, .. } = self;
-            let entry = &entries[at as usize];
+            entry.seen = *documents;
             for &fact in &entry.facts {
                 let (_, count, last) = &mut facts[fact as usize];
                 if *last != *documents {
@@ -181,8 +189,14 @@ impl<'s> Collector<'s> {
 
     // Depth is bounded by the parser, so recursion is.
     fn entry(&mut self, row: ElementId, around: Around) -> u32 {
-        if let Some(&known) = self.entry_index.get(&(row, around)) {
-            return known;
+        match self.first[row as usize] {
+            (_, NONE) => {}
+            (same, known) if same == around => return known,
+            _ => {
+                if let Some(&known) = self.elsewhere.get(&(row, around)) {
+                    return known;
+                }
+            }
         }
         let name = self.plain_name(row);
         let place = self.place(name, around);
@@ -195,13 +209,18 @@ impl<'s> Collector<'s> {
         let mut children = Vec::new();
         let mut texts = Vec::new();
         let mut is_opaque = false;
+        let mut last = NONE;
         for child in self.store.children(row) {
             match child {
                 Child::Element(child) => {
                     is_opaque = true;
-                    let below = self.place(self.plain_name(child), inside);
-                    self.spots[place as usize].children.insert(below);
-                    children.push(self.entry(child, inside));
+                    let entry = self.entry(child, inside);
+                    let below = self.entries[entry as usize].place;
+                    if below != last {
+                        self.spots[place as usize].children.insert(below);
+                        last = below;
+                    }
+                    children.push(entry);
                 }
                 Child::Text(text) => texts.push(text),
                 Child::Comment(_) | Child::Instruction(_) => is_opaque = true,
@@ -213,11 +232,14 @@ impl<'s> Collector<'s> {
             let fact = self.text(place, &texts);
             facts.push(self.fact(fact));
         }
-        children.sort_unstable();
-        children.dedup();
         let id = self.entries.len() as u32;
-        self.entries.push(Entry { facts, children, seen: 0 });
-        self.entry_index.insert((row, around), id);
+        self.entries.push(Entry { place, facts, children, seen: 0 });
+        match &mut self.first[row as usize] {
+            first @ (_, NONE) => *first = (around, id),
+            _ => {
+                self.elsewhere.insert((row, around), id);
+            }
+        }
         id
     }
 
@@ -249,6 +271,15 @@ impl<'s> Collector<'s> {
     }
 
     fn inside(&mut self, around: Around, name: NameId) -> Around {
+        if let Some(&known) = self.inside_index.get(&(around, name)) {
+            return known;
+        }
+        let id = self.widened(around, name);
+        self.inside_index.insert((around, name), id);
+        id
+    }
+
+    fn widened(&mut self, around: Around, name: NameId) -> Around {
         let names = &self.around[around as usize];
         let Err(at) = names.binary_search(&name) else { return around };
         let mut names = names.clone();
