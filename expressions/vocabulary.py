@@ -332,7 +332,7 @@ def _dumped(values: Values) -> dict[str, Any]:
         if getattr(values, name)
     }
     if values.kept is None:
-        packed = zlib.compress(values.filter.to_bytes(_FILTER_BITS // 8, "big"))
+        packed = zlib.compress(values.filter.to_bytes(_FILTER_BITS // 8, "big"), 1)
         content["filter"] = base64.b64encode(packed).decode()
     elif values.kept:
         content["kept"] = values.kept
