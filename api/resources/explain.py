@@ -77,7 +77,7 @@ class EvaluatorOut(serializers.Serializer[Any]):
     plan = serializers.CharField(allow_null=True)
 
 
-class StoredOut(serializers.Serializer[Any]):
+class LastEvaluation(serializers.Serializer[Any]):
     member = serializers.BooleanField()
     fresh = serializers.BooleanField(help_text="Nothing there has changed since.")
     rev = serializers.IntegerField()
@@ -98,7 +98,7 @@ class ExplainOut(serializers.Serializer[Any]):
         allow_null=True, help_text="Null: the node has no documents, and matches nothing."
     )
     evaluator = EvaluatorOut()
-    stored = StoredOut(allow_null=True, help_text="The last evaluation. Null: there was none.")
+    stored = LastEvaluation(allow_null=True, help_text="The last evaluation. Null: there was none.")
 
 
 LINT_EXAMPLES = [

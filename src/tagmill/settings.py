@@ -111,7 +111,10 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
     "COMPONENT_SPLIT_REQUEST": True,
-    "ENUM_NAME_OVERRIDES": {"RebuildState": "tagmill.rebuilds.models.Rebuild.State"},
+    "ENUM_NAME_OVERRIDES": {
+        "RebuildState": "tagmill.rebuilds.models.Rebuild.State",
+        "TagState": ["ready", "building", "failed"],
+    },
 }
 
 PROCRASTINATE_AUTODISCOVER_MODULE_NAME = "leases"
