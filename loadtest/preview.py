@@ -8,6 +8,7 @@ timed alone, and while clients preview without pause.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import statistics
 import threading
@@ -20,11 +21,13 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from expressions import definition
+from expressions.errors import DefinitionError
 from fixtures import loader
 from fixtures.generate import ProfileName
 from fixtures.tags import SAMPLE_TAGS
-from loadtest import definitions
 from loadtest.bench import Bench, BenchError, Session, machine, percentile, progress, settings
+from loadtest.evaluate import REAL
 from loadtest.http import Api
 from loadtest.reference import ask_lxml
 from loadtest.rig import Rig, Running
@@ -215,9 +218,23 @@ class PreviewRun:
 
 
 def unseen() -> Iterator[str]:
-    """Definitions, no two alike, and none of a tag."""
-    samples = {tag.definition for tag in SAMPLE_TAGS}
-    return (text for text in definitions.texts() if text not in samples)
+    """What people really wrote, over and over, each time with one more operand: no two alike, and
+    nobody has asked for one before."""
+    number = itertools.count(1)
+    while True:
+        for text in _real():
+            yield f"({text}) or //node[@id='bench:{next(number)}']"
+
+
+@functools.cache
+def _real() -> list[str]:
+    found = []
+    for line in REAL.read_text().splitlines():
+        # Some are syntax errors.
+        with contextlib.suppress(DefinitionError):
+            definition.check(line, {})
+            found.append(line)
+    return found
 
 
 def _ms(seconds: float) -> float:

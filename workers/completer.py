@@ -20,7 +20,7 @@ from workers.metrics import Metrics
 # One transaction of the server's each.
 MOST_RESULTS = 64
 # A completion costs the server some 10 ms, however little it brings; a warm partition takes 1 ms.
-LINGER_SECONDS = 0.02
+LINGER_SECONDS = 0.1
 
 log = structlog.get_logger("workers.completer")
 

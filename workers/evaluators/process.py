@@ -36,6 +36,8 @@ from workers.pages import Page
 ROOT = Path(__file__).resolve().parents[2]
 # The child has the next page at hand while it evaluates one; more would only be lost with it.
 MOST_SENT = 2
+# Pages that it holds are small to ask for and quick to answer: then waking one another costs most.
+MOST_ASKED = 32
 # A child that ended this often on one expression, document or page would do so again.
 MOST_DEATHS = 2
 MOST_STARTS = 3
@@ -276,7 +278,10 @@ class EvaluatorProcess:
 
     def _pump(self) -> None:
         child = self._child
-        while child is not None and child.is_ready and self._queue and len(self._sent) < MOST_SENT:
+        while child is not None and child.is_ready and self._queue:
+            most = MOST_ASKED if self._queue[0].page.key in self._hot else MOST_SENT
+            if len(self._sent) >= most:
+                break
             task = self._queue.popleft()
             run = task.left()
             if not run and task.learn is None:
