@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.db import connection
 
 from tagmill import sql
@@ -12,7 +13,7 @@ from tagmill.fleet import batches, ingest
 from tagmill.fleet.models import Cluster, Partition
 from tagmill.rebuilds import leases, rebuilds
 from tagmill.rebuilds.models import Rebuild
-from tagmill.tags import freshness, matches, members, publishing
+from tagmill.tags import freshness, matches, members, previews, publishing
 from tagmill.tags.models import Expression, Tag
 from tests.fleet.plans import fill
 from tests.fleet.support import plan, scanned
@@ -36,6 +37,7 @@ def ids(model: Any) -> list[int]:
 def test_no_hot_statement_reads_a_large_table_whole() -> None:
     partitions, expressions = ids(Partition), ids(Expression)
     tag = Tag.objects.order_by("id")[3]
+    preview = previews.start("//a1", {}, User.objects.create_user("ann"), "c")
 
     def page(since: int | None, after: int) -> tuple[Any, str, dict[str, Any]]:
         bounds = {"max_nodes": 256, "max_bytes": 1 << 22}
@@ -56,6 +58,12 @@ def test_no_hot_statement_reads_a_large_table_whole() -> None:
         (leases, "candidates", {"clusters": ids(Cluster), "holds": []}),
         (freshness, "status", {"expressions": expressions[:1]}),
         (members, "membership", {"expression": tag.expression_id, "tag": tag.id}),
+        (matches, "stale_for", {"expressions": expressions[:1]}),
+        (previews, "preview_members", {"expression": expressions[0], "compare_to": tag.id}),
+        (previews, "preview_members", {"expression": expressions[0], "compare_to": None}),
+        (previews, "preview_progress", {"previews": [preview.uuid]}),
+        (previews, "nodes_at", {"partitions": partitions, "slots": partitions}),
+        (leases, "fetch_jobs", {"queues": [leases.queue(item) for item in partitions]}),
     ]
     for module, name, parameters in hot:
         found = plan(sql.query(module.__file__, name), parameters)
