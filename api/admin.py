@@ -98,7 +98,8 @@ class TagForm(ModelForm):
         fields = {
             "comment": self.cleaned_data["comment"],
             "kernel_opts": self.cleaned_data["kernel_opts"],
-            "definition": self.cleaned_data["definition"] or None,
+            # Browsers send line ends of their own: it is to be the expression that was previewed.
+            "definition": self.cleaned_data["definition"].replace("\r\n", "\n") or None,
             "namespaces": self.cleaned_data["namespaces"] or {},
         }
         try:

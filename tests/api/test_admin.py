@@ -167,3 +167,10 @@ def test_warnings_are_told_after_saving_too(site: Client) -> None:
     fields = {**FORM, "definition": "count(//node)"}
     page = text(site.post("/admin/tags/tag/add/", fields, follow=True))
     assert "number_valued" in page
+
+
+def test_a_definition_of_two_lines_is_the_one_that_was_previewed(site: Client) -> None:
+    site.post("/admin/tags/tag/add/", {**FORM, "definition": "//a or\r\n//b"})
+    tag = Tag.objects.select_related("expression").get()
+    assert tag.expression is not None
+    assert tag.expression.text == "//a or\n//b"
