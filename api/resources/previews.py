@@ -25,7 +25,7 @@ from api.permissions import Role
 from api.resources.base import Resource, Strict
 from api.resources.tags import Member, OneTag, TagFields, WarningOut
 from tagmill.config import load
-from tagmill.errors import Invalid
+from tagmill.errors import Invalid, NotFound, PreviewGone
 from tagmill.fleet.models import Node
 from tagmill.tags import linting, previews
 from tagmill.tags.models import Preview
@@ -249,7 +249,10 @@ class NewPreview(PreviewCall):
         place = f"{base(request)}/{made.uuid}"
         if request.META.get(WAITS):
             return Response({"uuid": made.uuid}, 202, headers={"Location": place})
-        return self.answer(made.uuid, {"Location": place})
+        try:
+            return self.answer(made.uuid, {"Location": place})
+        except NotFound:
+            raise PreviewGone("a newer preview of the same client took its place") from None
 
 
 class OnePreview(PreviewCall):

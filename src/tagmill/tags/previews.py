@@ -10,6 +10,7 @@ that a tag with this definition would have, so that committing it evaluates noth
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -122,7 +123,7 @@ def start(
         if replaced:
             _notify_ended()
         leases.defer_partitions(matches.stale_for([expression.id]), leases.PREVIEW)
-    return Preview.objects.select_related("expression", "compare_to").get(id=made)
+        return Preview.objects.select_related("expression", "compare_to").get(id=made)
 
 
 def get(uuid: UUID) -> Preview:
@@ -204,8 +205,11 @@ class Membership:
 
     def clusters(self) -> list[tuple[Cluster, Counts]]:
         """Of every cluster, by name."""
+        parts: dict[int, list[_Part]] = defaultdict(list)
+        for part in self._parts:
+            parts[part.cluster].append(part)
         return [
-            (cluster, _counted(part for part in self._parts if part.cluster == cluster.id))
+            (cluster, _counted(parts.get(cluster.id, ())))
             for cluster in Cluster.objects.order_by("name")
         ]
 
