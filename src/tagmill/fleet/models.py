@@ -6,8 +6,8 @@ Invariants (design section 2), held by `tagmill.fleet.ingest`, the only writer:
   first raises its partition's `rev` under the row lock.
 - A slot is handed out once and never reused; a deleted node stays as a tombstone with its rev.
 - Locks are always taken in the order cluster, partition, node, expression, match, lease, tag,
-  preview, rebuild, waiting job; each kind sorted by id (leases by partition). Capturing a rebuild's targets comes later and
-  takes partitions' weakest lock, which only a cluster's deletion waits for.
+  preview, rebuild, waiting job; each kind sorted by id (leases by partition). Capturing a rebuild's
+  targets comes later and takes partitions' weakest lock, which only a cluster's deletion waits for.
 """
 
 from __future__ import annotations
