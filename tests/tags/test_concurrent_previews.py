@@ -1,0 +1,103 @@
+"""Previews made, replaced and cancelled at the same time as other things."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from tagmill.errors import NotFound
+from tagmill.fleet import clusters
+from tagmill.rebuilds import leases
+from tagmill.tags import previews, tags
+from tagmill.tags.models import Expression, Preview
+from tests.fleet.support import ANY, HAS_GPU, a_worker, done, in_thread, put, until_blocked, work
+
+TEXTS = (ANY, HAS_GPU)
+
+
+@pytest.fixture(autouse=True)
+def _fleet(no_jobs: None, configure: Callable[..., None]) -> None:
+    configure(partition_slots=8)
+    clusters.create("north")
+    put("a", "b")
+
+
+@pytest.fixture
+def user() -> User:
+    return User.objects.create_user("ann")
+
+
+def test_two_previews_of_one_client_at_once_leave_the_later(user: User) -> None:
+    with transaction.atomic():
+        previews.start(ANY, {}, user, "c")
+        second = in_thread(lambda: previews.start(HAS_GPU, {}, user, "c"))
+        until_blocked()
+    newer = done(second)
+    assert Preview.objects.get().uuid == newer.uuid
+    live = Expression.objects.exclude(preview_until=None)
+    assert [expression.text for expression in live] == [HAS_GPU]
+
+
+def test_clients_that_swap_their_definitions_do_not_wait_for_each_other_for_ever(
+    user: User,
+) -> None:
+    previews.start(ANY, {}, user, "left")
+    previews.start(HAS_GPU, {}, user, "right")
+
+    def swap(client: str, first: int) -> None:
+        for number in range(20):
+            previews.start(TEXTS[(first + number) % 2], {}, user, client)
+
+    running = [
+        in_thread(lambda: swap("left", 1)),
+        in_thread(lambda: swap("right", 0)),
+        in_thread(lambda: swap("third", 1)),
+    ]
+    for item in running:
+        done(item)
+    for expression in Expression.objects.all():
+        ends = [preview.expires_at for preview in expression.previews.all()]
+        assert expression.preview_until == max(ends, default=None)
+
+
+def test_a_tag_is_deleted_while_clients_compare_with_it(user: User) -> None:
+    def compare() -> None:
+        for number in range(20):
+            try:
+                previews.start(TEXTS[number % 2], {}, user, "c", "t")
+            except NotFound:
+                continue
+
+    def remake() -> None:
+        for _ in range(20):
+            tags.create("t", definition=ANY)
+            tags.delete("t")
+
+    first, second = in_thread(compare), in_thread(remake)
+    done(first)
+    done(second)
+    assert Preview.objects.count() <= 1
+
+
+def test_work_goes_on_while_previews_come_and_go(user: User) -> None:
+    tags.create("gpu", definition=HAS_GPU)
+    worker = a_worker()
+
+    def ask(client: str) -> None:
+        for number in range(15):
+            made = previews.start(f"//node[{number + 1}]", {}, user, client)
+            if number % 3 == 0:
+                previews.cancel(made.uuid)
+
+    asking = [in_thread(lambda: ask("left")), in_thread(lambda: ask("right"))]
+    while not all(item.done() for item in asking):
+        work(worker)
+    for item in asking:
+        done(item)
+    work(worker)
+    found = previews.progress(list(Preview.objects.values_list("uuid", flat=True)))
+    assert [item.state for item in found.values()] == ["complete", "complete"]
+    assert leases.job_counts()["todo"] == 0
