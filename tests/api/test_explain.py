@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,7 @@ from rest_framework.test import APIClient
 from tagmill import config
 from tagmill.fleet import ingest
 from tagmill.fleet.ingest import Upload
+from tagmill.tags import explaining
 from tests.api.conftest import BARE, problem
 
 EXPLAIN = "/api/v1/tags/explain"
@@ -119,3 +121,15 @@ def test_a_definition_that_runs_away_is_stopped(
 def test_anybody_who_may_read_may_ask(anonymous: APIClient, put: Put) -> None:
     put("a")
     problem(explain(anonymous, "//node"), 401, "unauthorized")
+
+
+def test_who_comes_when_too_many_are_running_may_try_again(
+    viewer: APIClient, put: Put, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put("a")
+    monkeypatch.setattr(explaining, "_running", threading.BoundedSemaphore(1))
+    monkeypatch.setattr(explaining, "WAIT_SECONDS", 0.01)
+    with explaining._running:
+        found = problem(explain(viewer, "//node"), 429, "busy")
+    assert found["retry_after"] > 0
+    assert explain(viewer, "//node").status_code == 200

@@ -26,6 +26,8 @@ from wire import bitmap
 MOST_BYTES = 1024 * 1024 * 1024
 # Processes at a time; each takes a core for as long as a definition may.
 MOST_AT_ONCE = 4
+# For one of them, in a thread that other requests need.
+WAIT_SECONDS = 1.0
 # A process starts in a tenth of a second.
 START_SECONDS = 5.0
 
@@ -146,7 +148,7 @@ def _explained(
         "seconds": seconds,
         "bytes": MOST_BYTES,
     }
-    if not _running.acquire(timeout=seconds):
+    if not _running.acquire(timeout=WAIT_SECONDS):
         raise Busy("other explanations are running: try again", retry_after=int(seconds) + 1)
     try:
         ended = subprocess.run(
