@@ -16,7 +16,7 @@ from uuid import UUID
 import orjson
 import structlog
 from django.core.handlers.wsgi import WSGIHandler, WSGIRequest
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, DeferredLock
 from twisted.internet.task import LoopingCall
 from twisted.python.failure import Failure
 
@@ -132,6 +132,9 @@ class PreviewResource(Native):
         self._django = django
         self._fallback = fallback
         self._most_seconds = most_seconds
+        # While one is stored, it holds the jobs of all partitions, and no worker is given any of
+        # them: ten clients at once would leave hardly a gap.
+        self._asking, self._reading = DeferredLock(), DeferredLock()
 
     def render(self, request: Request) -> Any:
         method = request.method.decode("ascii", "replace")
@@ -142,11 +145,13 @@ class PreviewResource(Native):
     async def answer(self, request: Request) -> None:
         seconds = min(wait(request.getHeader("prefer")), self._most_seconds)
         environment = _environment(request)
-        status, headers, body = await self._threads.call(_ask, self._django, environment)
+        status, headers, body = await self._asking.run(
+            self._threads.call, _ask, self._django, environment
+        )
         if status == ACCEPTED:
             uuid = UUID(orjson.loads(body)["uuid"])
             await self._waiting.until_over(uuid, seconds)
-            status, body = await self._threads.call(_read, environment, uuid)
+            status, body = await self._reading.run(self._threads.call, _read, environment, uuid)
         content_type = headers.pop("content-type", "application/json")
         for name in FORWARDED & headers.keys():
             request.setHeader(name, headers[name])
