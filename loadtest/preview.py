@@ -1,8 +1,8 @@
 """`bench preview`: the whole answer to somebody who types a definition, and what that costs others.
 
 Every preview is one request over HTTP with `Prefer: wait`, for an expression that nobody has asked
-about before, against a fleet that the workers hold already. Then a rebuild of the sample tags is
-timed alone, and while clients preview without pause.
+about before, against a fleet that the workers hold already. Then a rebuild of all tags is timed
+alone, and while clients preview without pause.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from expressions import definition
 from expressions.errors import DefinitionError
 from fixtures import loader
 from fixtures.generate import ProfileName
-from fixtures.tags import SAMPLE_TAGS
+from loadtest import definitions
 from loadtest.bench import Bench, BenchError, Session, machine, percentile, progress, settings
 from loadtest.evaluate import REAL
 from loadtest.http import Api
@@ -54,6 +54,7 @@ class Plan:
     previews: int
     workers: int
     clients: int
+    tags: int
     slots: int | None
 
 
@@ -72,6 +73,7 @@ class PreviewRun:
     def __init__(self, plan: Plan, session: Session) -> None:
         self.plan = plan
         self._session = session
+        self._tags = definitions.definitions(plan.tags)
         self._texts = unseen()
 
     def run(self) -> dict[str, Any]:
@@ -83,7 +85,7 @@ class PreviewRun:
             settings(previews_per_minute=1_000_000),
             Rig(self._session.url, self._session.log) as rig,
         ):
-            rig.create_tags({tag.name: tag.definition for tag in SAMPLE_TAGS})
+            rig.create_tags(self._tags)
             with rig.stack(plan.workers) as running:
                 running.settle()
                 self._warm(running)
@@ -95,7 +97,7 @@ class PreviewRun:
 
     def _warm(self, running: Running) -> None:
         """Each worker has met every partition that it will be given."""
-        names = [tag.name for tag in SAMPLE_TAGS]
+        names = list(self._tags)
         for _ in range(2):
             running.rebuild(names)
         for _ in range(3):
@@ -136,7 +138,7 @@ class PreviewRun:
     # -- previews against a rebuild ----------------------------------------------------------------
 
     def _contention(self, running: Running) -> dict[str, Any]:
-        names = [tag.name for tag in SAMPLE_TAGS]
+        names = list(self._tags)
         self._say("a rebuild alone")
         alone = [running.rebuild(names) for _ in range(3)]
         self._say(f"rebuilds while {self.plan.clients} clients preview without pause")
@@ -150,6 +152,7 @@ class PreviewRun:
         ratio = statistics.median(beside) / statistics.median(alone)
         return {
             "clients": self.plan.clients,
+            "tags": self.plan.tags,
             "alone_seconds": [round(item, 3) for item in alone],
             "with_previews_seconds": [round(item, 3) for item in beside],
             "ratio": round(ratio, 3),
@@ -254,6 +257,7 @@ class PreviewBench(Bench):
         parser.add_argument(
             "--clients", type=int, default=10, help="that preview beside a rebuild; 0 leaves it out"
         )
+        parser.add_argument("--tags", type=int, default=100, help="that a rebuild evaluates")
         parser.add_argument("--slots", type=int, help="slots of a partition")
 
     def run(self, options: dict[str, Any], session: Session) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -43,12 +44,12 @@ log = structlog.get_logger("tagmill.leases")
 
 TASK = "evaluate_partition"
 # What a waiting job is for; the numbers are Procrastinate's priorities.
-ORDINARY, PREVIEW, BOTH = 0, 10, 11
+LEARNING, ORDINARY, PREVIEW, BOTH = -10, 0, 10, 11
 # For each second that goes into previews alone, a worker owes so many to ordinary work, while there
 # is any: previews take a quarter of its time at most. What a preview costs everybody else (a
 # request, its answer, a job for each partition) counts as this many seconds of it.
 ORDINARY_SHARE = 3
-PREVIEW_SECONDS = 0.05
+PREVIEW_SECONDS = 0.1
 # An ordinary lease takes one preview along for so many expressions of tags.
 RIDERS = 4
 # An ordinary lease of many partitions, each to be fetched, would keep previews of them waiting.
@@ -103,9 +104,15 @@ def defer_partitions(ids: Iterable[int], priority: int = ORDINARY) -> None:
 def _enqueue(wanted: list[int], priority: int) -> None:
     queues = [queue(partition) for partition in wanted]
     waiting = sql.rows(__file__, "waiting_jobs", {"queues": queues})
-    for_else = [job for job, _, other in waiting if other not in (priority, BOTH)]
-    if for_else:
-        sql.run(__file__, "prioritise_jobs", {"jobs": for_else, "priority": BOTH})
+    # Whatever completes the other job looks after the learning again.
+    raised = {} if priority == LEARNING else {LEARNING: priority}
+    for other in (ORDINARY, PREVIEW):
+        if priority not in (LEARNING, other):
+            raised[other] = BOTH
+    for old, new in raised.items():
+        jobs = [job for job, _, found in waiting if found == old]
+        if jobs:
+            sql.run(__file__, "prioritise_jobs", {"jobs": jobs, "priority": new})
     known = {name for _, name, _ in waiting}
     jobs = [
         evaluate_partition.configure(
@@ -149,11 +156,12 @@ def lease(worker: Worker, max_partitions: int, holds: Sequence[int]) -> LeaseAns
 def _chosen(found: list[tuple[Any, ...]], owes_ordinary: bool) -> tuple[list[Any], bool]:
     """(queue, partition) of the jobs to choose from, the first ones first; and whether they are
     taken for their previews."""
-    previews = [row for row in found if row[2] != ORDINARY]
-    ordinary = [row for row in found if row[2] != PREVIEW]
+    previews = [row for row in found if row[2] in (PREVIEW, BOTH)]
+    ordinary = [row for row in found if row[2] in (ORDINARY, BOTH)]
     if previews and not (owes_ordinary and ordinary):
         return previews, True
-    return ordinary, False
+    # Learning waits until there is nothing else.
+    return ordinary or found, False
 
 
 def _fetch(candidates: list[Any], wanted: int) -> dict[int, int]:
@@ -171,7 +179,9 @@ def _granted(worker: Worker, jobs: dict[int, int], is_preview: bool) -> LeaseAns
     stale: dict[int, list[matches.Stale]] = {}
     for item in matches.stale(list(jobs)):
         stale.setdefault(item.partition, []).append(item)
-    # Somebody else's result, or a tag's deletion, has done the work already.
+    # Where nothing is stale (any more), there may be something to learn.
+    learning = vocabularies.after(set(jobs) - stale.keys())
+    stale |= {partition: [] for partition in learning}
     _finish([job for partition, job in jobs.items() if partition not in stale], Status.SUCCEEDED)
     previews = set()
     for partition, items in stale.items():
@@ -190,10 +200,8 @@ def _granted(worker: Worker, jobs: dict[int, int], is_preview: bool) -> LeaseAns
             "id", "text", "namespaces"
         )
     }
-    if not is_preview:
-        # Somebody waits for those.
-        leased = vocabularies.asked(leased)
-    return LeaseAnswer(leased, definitions)
+    asked = [replace(item, vocabulary_rev=learning.get(item.partition)) for item in leased]
+    return LeaseAnswer(asked, definitions)
 
 
 def _grant(
