@@ -31,8 +31,10 @@ from tagmill.tags import previews
 
 log = structlog.get_logger("tagmill.previews")
 
-# Completions that come closer together are looked at together.
+# Completions that come closer together are looked at together: after so long for each preview, and
+# after the longest at the latest.
 THROTTLE_SECONDS = 0.01
+LONGEST_THROTTLE_SECONDS = 0.2
 # A notification may have been lost.
 LOOK_AGAIN_SECONDS = 1.0
 ACCEPTED = 202
@@ -78,9 +80,10 @@ class Waiting:
         elif self._waiters:
             self._is_reading = True
             wanted = list(self._waiters)
+            pause = min(THROTTLE_SECONDS * len(wanted), LONGEST_THROTTLE_SECONDS)
             self._threads.call(previews.progress, wanted).addCallbacks(
                 self._tell, self._unreadable, callbackArgs=(wanted,)
-            ).addBoth(lambda _: self._clock.callLater(THROTTLE_SECONDS, self._next))
+            ).addBoth(lambda _: self._clock.callLater(pause, self._next))
 
     def drain(self) -> None:
         if self._looking.running:

@@ -37,7 +37,8 @@ def ids(model: Any) -> list[int]:
 def test_no_hot_statement_reads_a_large_table_whole() -> None:
     partitions, expressions = ids(Partition), ids(Expression)
     tag = Tag.objects.order_by("id")[3]
-    preview = previews.start("//a1", {}, User.objects.create_user("ann"), "c")
+    ann = User.objects.create_user("ann")
+    shown = [previews.start(f"//a{i}", {}, ann, f"client {i}").uuid for i in range(10)]
 
     def page(since: int | None, after: int) -> tuple[Any, str, dict[str, Any]]:
         bounds = {"max_nodes": 256, "max_bytes": 1 << 22}
@@ -61,7 +62,7 @@ def test_no_hot_statement_reads_a_large_table_whole() -> None:
         (matches, "stale_for", {"expressions": expressions[:1]}),
         (previews, "preview_members", {"expression": expressions[0], "compare_to": tag.id}),
         (previews, "preview_members", {"expression": expressions[0], "compare_to": None}),
-        (previews, "preview_progress", {"previews": [preview.uuid]}),
+        (previews, "preview_progress", {"previews": shown}),
         (previews, "nodes_at", {"partitions": partitions, "slots": partitions}),
         (leases, "fetch_jobs", {"queues": [leases.queue(item) for item in partitions]}),
     ]
