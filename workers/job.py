@@ -135,10 +135,9 @@ def plan(lease: LeasedPartition, definitions: Mapping[str, Definition], held: Im
     since: int | None = None
     if held is not None:
         since = held.rev
-    elif known and len(known) == len(bases) and lease.vocabulary_rev != -1:
-        since = min(known)
-        if lease.vocabulary_rev is not None:
-            since = min(since, lease.vocabulary_rev)
+    elif len(known) == len(bases) and lease.vocabulary_rev != -1:
+        learnt = [] if lease.vocabulary_rev is None else [lease.vocabulary_rev]
+        since = min([*known, *learnt], default=None)
     deltas = {
         key: base
         for key, base in bases.items()

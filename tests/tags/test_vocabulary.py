@@ -59,12 +59,13 @@ def stored() -> tuple[int, set[str]]:
 
 
 def asked() -> int | None:
-    """What a lease of the only partition asks for."""
-    tags.create(f"t{time.monotonic_ns()}", definition=f"//node[@id='{time.monotonic_ns()}']")
+    """What an idle worker is asked to learn of the only partition; None: nothing at all."""
+    leases.learn()
     worker = a_worker(name=f"w{time.monotonic_ns()}")
-    (lease,) = leases.lease(worker, 1, []).leases
-    leases.give_up(worker, [lease.lease], "")
-    return lease.vocabulary_rev
+    found = leases.lease(worker, 1, []).leases
+    assert all(lease.expressions == [] for lease in found)
+    leases.give_up(worker, [lease.lease for lease in found], "")
+    return found[0].vocabulary_rev if found else None
 
 
 def test_a_partition_is_learnt_once_and_then_what_changes(partition: Partition) -> None:
@@ -149,8 +150,28 @@ def test_what_cannot_be_read_is_left_out(partition: Partition, part: str) -> Non
     assert not models.Vocabulary.objects.exists()
 
 
-def test_a_completion_brings_it(partition: Partition) -> None:
+def test_learning_waits_until_there_is_nothing_else(partition: Partition) -> None:
+    assert leases.learn() == 1
     tags.create("gpu", definition="//node")
+    worker = a_worker()
+    (lease,) = leases.lease(worker, 1, []).leases
+    assert (len(lease.expressions), lease.vocabulary_rev) == (1, None)
+    evaluated = support.result(lease, {lease.expressions[0].expression: set()})
+    completions.complete(worker, Completion(str(worker.uuid), [evaluated]))
+    assert leases.lease(worker, 1, []).leases == []
+    assert leases.learn() == 1
+    (lease,) = leases.lease(worker, 1, []).leases
+    assert (lease.expressions, lease.vocabulary_rev) == ([], -1)
+
+
+def test_a_partition_is_not_left_to_learn_twice(partition: Partition) -> None:
+    assert (leases.learn(), leases.learn()) == (1, 0)
+    assert len(leases.lease(a_worker(), 1, []).leases) == 1
+    assert leases.learn() == 0
+
+
+def test_a_completion_brings_it(partition: Partition) -> None:
+    leases.learn()
     worker = a_worker()
     (lease,) = leases.lease(worker, 1, []).leases
     assert lease.vocabulary_rev == -1
@@ -158,6 +179,7 @@ def test_a_completion_brings_it(partition: Partition) -> None:
     result = replace(support.result(lease, {}), vocabulary=part, vocabulary_base=-1)
     completions.complete(worker, Completion(str(worker.uuid), [result]))
     assert stored() == (lease.rev, {"a"})
+    assert leases.learn() == 0
 
 
 def test_it_goes_with_its_partition(partition: Partition) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import base64
 import binascii
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import structlog
@@ -20,7 +20,6 @@ from expressions import vocabulary as words
 from tagmill import sql
 from tagmill.fleet import models
 from tagmill.fleet.models import Partition
-from wire.messages import LeasedPartition
 
 log = structlog.get_logger("tagmill.vocabularies")
 
@@ -49,27 +48,31 @@ class Known(NamedTuple):
 # -- learning --------------------------------------------------------------------------------------
 
 
-def asked(leased: Sequence[LeasedPartition]) -> list[LeasedPartition]:
-    """The same, with the rev after which their vocabularies are to be learnt."""
-    found = {
-        row.partition_id: row
-        for row in models.Vocabulary.objects.filter(
-            partition__in=[item.partition for item in leased], version=words.VERSION
-        )
-        .select_related("partition")
-        .defer("data")
-    }
-    return [
-        replace(item, vocabulary_rev=_after(found.get(item.partition), item)) for item in leased
-    ]
+def lagging() -> list[int]:
+    """Partitions that have something to learn, but for those without a document."""
+    filled = Partition.objects.filter(node_count__gt=0).values_list("id", flat=True)
+    return sorted(after(list(filled)))
 
 
-def _after(row: models.Vocabulary | None, lease: LeasedPartition) -> int | None:
-    if row is None:
+def after(partitions: Collection[int]) -> dict[int, int]:
+    """{partition: the rev after which its vocabulary is to be learnt, or -1 for everything}, of
+    those that have something to learn."""
+    found = (
+        Partition.objects.filter(id__in=partitions)
+        .select_related("vocabulary")
+        .defer("vocabulary__data")
+    )
+    revs = {partition.id: _after(partition) for partition in found}
+    return {partition: rev for partition, rev in revs.items() if rev is not None}
+
+
+def _after(partition: Partition) -> int | None:
+    row = getattr(partition, "vocabulary", None)
+    if row is None or row.version != words.VERSION:
         return -1
-    if row.documents > MOST_REPEATS * row.partition.node_count + REPEATS_ALLOWED:
+    if row.documents > MOST_REPEATS * partition.node_count + REPEATS_ALLOWED:
         return -1
-    return None if row.rev >= lease.rev else row.rev
+    return None if row.rev >= partition.rev else row.rev
 
 
 def learn(partition: Partition, rev: int, base: int | None, parts: Sequence[str]) -> None:

@@ -43,7 +43,8 @@ from wire.messages import Definition, LeaseAnswer, LeasedPartition, StaleExpress
 log = structlog.get_logger("tagmill.leases")
 
 TASK = "evaluate_partition"
-# What a waiting job is for; the numbers are Procrastinate's priorities.
+# What a waiting job is for; LEARNING is about vocabularies alone. The numbers are Procrastinate's
+# priorities.
 LEARNING, ORDINARY, PREVIEW, BOTH = -10, 0, 10, 11
 # For each second that goes into previews alone, a worker owes so many to ordinary work, while there
 # is any: previews take a quarter of its time at most. What a preview costs everybody else (a
@@ -141,27 +142,28 @@ def lease(worker: Worker, max_partitions: int, holds: Sequence[int]) -> LeaseAns
         owes = _beat(worker)
         parameters = {"clusters": _clusters(worker), "holds": list(holds)}
         while found := sql.rows(__file__, "candidates", parameters):
-            candidates, is_preview = _chosen(found, owes)
+            candidates, kind = _chosen(found, owes)
+            is_preview = kind == PREVIEW
             rivals = _live_workers() * (1 if is_preview else 2)
             share = math.ceil(len(candidates) / rivals)
             most = max_partitions if is_preview else min(max_partitions, MOST_ORDINARY)
             jobs = _fetch(candidates, min(most, max(1, share)))
-            answer = _granted(worker, jobs, is_preview)
+            answer = _granted(worker, jobs, kind)
             # Jobs whose work is done already do not count; others took the rest of them.
             if answer.leases or not jobs:
                 return answer
         return LeaseAnswer([], {})
 
 
-def _chosen(found: list[tuple[Any, ...]], owes_ordinary: bool) -> tuple[list[Any], bool]:
-    """(queue, partition) of the jobs to choose from, the first ones first; and whether they are
-    taken for their previews."""
+def _chosen(found: list[tuple[Any, ...]], owes_ordinary: bool) -> tuple[list[Any], int]:
+    """(queue, partition) of the jobs to choose from, the first ones first; and what they are taken
+    for."""
     previews = [row for row in found if row[2] in (PREVIEW, BOTH)]
     ordinary = [row for row in found if row[2] in (ORDINARY, BOTH)]
     if previews and not (owes_ordinary and ordinary):
-        return previews, True
+        return previews, PREVIEW
     # Learning waits until there is nothing else.
-    return ordinary or found, False
+    return (ordinary, ORDINARY) if ordinary else (found, LEARNING)
 
 
 def _fetch(candidates: list[Any], wanted: int) -> dict[int, int]:
@@ -175,19 +177,18 @@ def _fetch(candidates: list[Any], wanted: int) -> dict[int, int]:
     return jobs
 
 
-def _granted(worker: Worker, jobs: dict[int, int], is_preview: bool) -> LeaseAnswer:
+def _granted(worker: Worker, jobs: dict[int, int], kind: int) -> LeaseAnswer:
     stale: dict[int, list[matches.Stale]] = {}
     for item in matches.stale(list(jobs)):
         stale.setdefault(item.partition, []).append(item)
-    # Where nothing is stale (any more), there may be something to learn.
-    learning = vocabularies.after(set(jobs) - stale.keys())
+    learning = vocabularies.after(set(jobs) - stale.keys()) if kind == LEARNING else {}
     stale |= {partition: [] for partition in learning}
     _finish([job for partition, job in jobs.items() if partition not in stale], Status.SUCCEEDED)
     previews = set()
     for partition, items in stale.items():
         urgent = [item for item in items if item.is_preview]
         ordinary = [item for item in items if not item.is_preview]
-        if urgent and (is_preview or not ordinary):
+        if urgent and (kind == PREVIEW or not ordinary):
             stale[partition] = urgent
             previews.add(partition)
         elif urgent:
@@ -355,6 +356,15 @@ def repair() -> int:
     if orphans or lost:
         log.warning("work found", action="sweep", orphans=len(orphans), partitions=len(lost))
     return len(orphans) + len(lost)
+
+
+def learn() -> int:
+    """Leave the vocabularies that lag behind to whoever has nothing else to do; how many."""
+    with transaction.atomic():
+        known = {row[0] for row in sql.rows(__file__, "known_partitions", {})}
+        lagging = [item for item in vocabularies.lagging() if item not in known]
+        defer_partitions(lagging, LEARNING)
+    return len(lagging)
 
 
 def forget_partitions(ids: Sequence[int]) -> None:

@@ -6,6 +6,7 @@ Procrastinate starts each once an interval, however many servers there are.
 |---|---|---|
 | reap | 5 s | takes back leases whose deadline has passed |
 | sweep | 10 s | finds work that the queue forgot, publishes what a crash left behind |
+| learn | 15 s | leaves vocabularies that lag behind to idle workers |
 | collect | 1 min | ends expired previews, deletes expressions and matches that nothing refers to,
 |         |       | forgets silent workers |
 | clean | 10 min | deletes finished jobs and old rebuilds |
@@ -80,6 +81,12 @@ def sweep() -> None:
     with transaction.atomic():
         publishing.publish()
         rebuilds.finish_reached()
+
+
+@_periodic("* * * * * 5,20,35,50")
+def learn() -> int:
+    """How many partitions have something to learn: their vocabularies, when there is time."""
+    return leases.learn()
 
 
 @_periodic("* * * * *")
