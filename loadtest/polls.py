@@ -1,31 +1,33 @@
-"""Many parked long-polls against one server, and how fast an enqueue reaches one of them.
+"""`bench polls`: parked long-polls of one server, and how soon an enqueue reaches one of them.
 
-`measure` needs a running server on this process's database; as a program, this starts one:
-
-    python -m loadtest.polls --polls 1000 --leases 200
+`measure` needs a running server on this process's database.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import contextlib
 import json
-import os
 import queue
 import resource
-import sys
-import tempfile
 import threading
 import time
 import uuid
+from argparse import ArgumentParser
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-ROOT = Path(__file__).resolve().parents[1]
+from django.db import transaction
+from rich.console import Console
+
+from loadtest.bench import Bench, BenchError, Session, machine, percentile
+from loadtest.stack import Stack, free_port, running
+from tagmill.fleet import clusters, ingest
+from tagmill.rebuilds import workers
+from tagmill.tags import tags
+
 WAIT_SECONDS = 60
 # Nothing here takes seconds: what has not come by then is lost.
 LOST_SECONDS = 20.0
@@ -38,11 +40,11 @@ class Measured:
     polls: int
     threads: int
     leases: int
-    p50: float
-    p95: float
-    worst: float
+    p50_ms: float
+    p95_ms: float
+    worst_ms: float
     burst_leases: int
-    burst_milliseconds: float
+    burst_ms: float
 
 
 class Polls:
@@ -154,12 +156,6 @@ def measure(url: str, pid: int, polls: int, leases: int, burst: int) -> Measured
 
     Every piece of work is a new partition (of a cluster of its own), so nothing needs completing.
     Raises queue.Empty when a lease does not arrive."""
-    from django.db import transaction
-
-    from tagmill.fleet import clusters, ingest
-    from tagmill.rebuilds import workers
-    from tagmill.tags import tags
-
     raise_file_limit()
     run = uuid.uuid4().hex[:8]
     _, token = workers.issue_token(f"polls-{run}", "all")
@@ -192,11 +188,11 @@ def measure(url: str, pid: int, polls: int, leases: int, burst: int) -> Measured
         polls=polls,
         threads=threads,
         leases=leases,
-        p50=round(milliseconds[len(milliseconds) // 2], 1),
-        p95=round(milliseconds[int(len(milliseconds) * 0.95)], 1),
-        worst=round(milliseconds[-1], 1),
+        p50_ms=round(percentile(milliseconds, 0.5), 1),
+        p95_ms=round(percentile(milliseconds, 0.95), 1),
+        worst_ms=round(milliseconds[-1], 1),
         burst_leases=burst,
-        burst_milliseconds=round((max(arrived) - began) * 1000, 1) if burst else 0.0,
+        burst_ms=round((max(arrived) - began) * 1000, 1) if burst else 0.0,
     )
 
 
@@ -233,38 +229,32 @@ def raise_file_limit() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--polls", type=int, default=1000)
-    parser.add_argument("--leases", type=int, default=200)
-    parser.add_argument("--burst", type=int, default=100)
-    options = parser.parse_args(arguments)
-    sys.path[:0] = [str(ROOT), str(ROOT / "src")]
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tagmill.settings")
-    import django
+class PollsBench(Bench):
+    name = "polls"
+    help = "parked long-polls: the server's threads, and how soon a lease is handed out"
 
-    from loadtest.stack import Stack, free_port, running
-    from tagmill import config, database
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--polls", type=int, default=1000)
+        parser.add_argument("--leases", type=int, default=200, help="one at a time")
+        parser.add_argument("--burst", type=int, default=100, help="leases at once, at the end")
 
-    with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
-        if not config.load().database_url:
-            # Not the user's data: a server of its own, thrown away afterwards.
-            os.environ["TAGMILL_VAR"] = directory
-            config.load.cache_clear()
-        database.ensure_running(config.load())
-        django.setup()
-        from django.core.management import call_command
+    def run(self, options: dict[str, Any], session: Session) -> dict[str, Any]:
+        polls, leases, burst = (options[name] for name in ("polls", "leases", "burst"))
+        if leases < 1 or burst < 0 or polls < leases + burst:
+            raise BenchError("every lease ends a poll: --polls must be at least --leases + --burst")
+        stack = Stack(f"127.0.0.1:{free_port()}", "", session.log)
+        with running(stack):
+            stack.start_server("--no-maintenance")
+            try:
+                found = measure(stack.url, stack.pids()["server"], polls, leases, burst)
+            except (OSError, queue.Empty) as error:
+                raise BenchError(f"a poll failed or no lease came: {error!r}") from error
+        return {"bench": "polls", "machine": machine(), **asdict(found)}
 
-        call_command("migrate", verbosity=0)
-        server = stack.enter_context(
-            running(Stack(f"127.0.0.1:{free_port()}", "", Path(directory) / "log"))
+    def show(self, console: Console, result: dict[str, Any]) -> None:
+        console.print(
+            f"{result['polls']:,} parked polls on {result['threads']} threads of the server\n"
+            f"{result['leases']} leases, each from the commit that makes its work: p50 "
+            f"{result['p50_ms']} ms, p95 {result['p95_ms']} ms, worst {result['worst_ms']} ms\n"
+            f"{result['burst_leases']} at once: {result['burst_ms']} ms"
         )
-        server.start_server("--no-maintenance")
-        pid = server.pids()["server"]
-        result = measure(server.url, pid, options.polls, options.leases, options.burst)
-        sys.stdout.write(json.dumps(asdict(result)) + "\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -25,6 +25,7 @@ from loadtest.libxml_postgres import libxml_postgres
 from loadtest.reference import Reference, ask_lxml, mismatches
 from loadtest.rig import Rig, Running
 from loadtest.xpath_exists import XpathExists
+from tagmill.rebuilds.models import Worker
 from tagmill.tags.models import NodeTag
 
 WORKERS = 2
@@ -171,6 +172,7 @@ class RebuildBench:
             "profile": self.plan.profile,
             "document_bytes_mean": round(documents.mean_bytes(), 1),
             "workers": WORKERS,
+            "evaluator": ", ".join(sorted({worker.evaluator for worker in Worker.objects.all()})),
             "arms": [arm.as_json(self.plan.nodes) for arm in self._arms.values()],
             "ratios": ratios,
             "mismatches": mismatches,
@@ -196,7 +198,8 @@ class RebuildCommand(Bench):
 
     def show(self, console: Console, result: dict[str, Any]) -> None:
         table = Table(
-            title=f"{result['nodes']:,} nodes of {result['document_bytes_mean'] / 1000:.1f} kB"
+            title=f"{result['nodes']:,} nodes of {result['document_bytes_mean'] / 1000:.1f} kB, "
+            f"{WORKERS} workers with {result['evaluator']}"
         )
         for column in ("arm", "seconds", "nodes/s", "matched", "CPU seconds by process"):
             table.add_column(column, justify="left" if column == "arm" else "right")

@@ -18,6 +18,7 @@ from loadtest.check import CheckBench
 from loadtest.evaluate import EvaluateCommand
 from loadtest.fleet import FleetBench
 from loadtest.growth import GrowthBench
+from loadtest.polls import PollsBench
 from loadtest.preview import PreviewBench
 from loadtest.rebuild import RebuildCommand
 from loadtest.report import ReportBench
@@ -30,6 +31,7 @@ BENCHES: tuple[type[Bench], ...] = (
     EvaluateCommand,
     FleetBench,
     PreviewBench,
+    PollsBench,
     SweepBench,
     GrowthBench,
     CalibrateBench,
