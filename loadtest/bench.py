@@ -95,7 +95,7 @@ def machine() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "processor": _processor(),
         "memory_bytes": psutil.virtual_memory().total,
-        "system": f"{platform.system()} {platform.release()}",
+        "system": f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}",
         "python": platform.python_version(),
         "versions": {name: version(name) for name in ("Django", "Twisted", "lxml", "psycopg")},
     }

@@ -279,7 +279,7 @@ class EvaluateCommand(Bench):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--nodes", type=int, default=2_000)
-        parser.add_argument("--profile", choices=("lean", "server"), default="server")
+        parser.add_argument("--profile", choices=("lean", "server"), default="lean")
         parser.add_argument("--seed", type=int, default=1)
         parser.add_argument("--repetitions", type=int, default=3, help="medians are over these")
 

@@ -99,6 +99,15 @@ def test_a_worker_gets_half_of_its_share_so_that_others_get_some() -> None:
     assert partitions(second, 0) == []
 
 
+def test_a_worker_gets_all_of_its_share_of_what_it_holds() -> None:
+    ids = many(12)
+    first, second = a_worker(name="1"), a_worker(name="2")
+    assert partitions(first, 64, *ids) == ids[:6]
+    assert partitions(second, 64, *ids) == ids[6:10]
+    assert partitions(first, 64, *ids[:10]) == ids[10:11]
+    assert partitions(second, 64, *ids) == ids[11:]
+
+
 def test_a_silent_worker_takes_no_share() -> None:
     ids = many(8)
     first = a_worker(name="1")

@@ -55,6 +55,9 @@ PREVIEW_SECONDS = 0.1
 RIDERS = 4
 # An ordinary lease of many partitions, each to be fetched, would keep previews of them waiting.
 MOST_ORDINARY = 16
+# A lease and its completion cost as much as so many partitions that are held: fewer are not worth
+# a round trip each.
+LEAST_HELD = 4
 # Somebody may enqueue between our look and our insert; then we look again.
 ENQUEUE_ATTEMPTS = 8
 
@@ -143,11 +146,8 @@ def lease(worker: Worker, max_partitions: int, holds: Sequence[int]) -> LeaseAns
         parameters = {"clusters": _clusters(worker), "holds": list(holds)}
         while found := sql.rows(__file__, "candidates", parameters):
             candidates, kind = _chosen(found, owes)
-            is_preview = kind == PREVIEW
-            rivals = _live_workers() * (1 if is_preview else 2)
-            share = math.ceil(len(candidates) / rivals)
-            most = max_partitions if is_preview else min(max_partitions, MOST_ORDINARY)
-            jobs = _fetch(candidates, min(most, max(1, share)))
+            most = max_partitions if kind == PREVIEW else min(max_partitions, MOST_ORDINARY)
+            jobs = _fetch(candidates, min(most, _share(candidates, kind, holds)))
             answer = _granted(worker, jobs, kind)
             # Jobs whose work is done already do not count; others took the rest of them.
             if answer.leases or not jobs:
@@ -164,6 +164,17 @@ def _chosen(found: list[tuple[Any, ...]], owes_ordinary: bool) -> tuple[list[Any
         return previews, PREVIEW
     # Learning waits until there is nothing else.
     return (ordinary, ORDINARY) if ordinary else (found, LEARNING)
+
+
+def _share(candidates: list[Any], kind: int, holds: Sequence[int]) -> int:
+    """How many of the candidates one worker is given, so that none waits for another in the end:
+    half of its part when they must be fetched, for which times differ; all of it when it holds them
+    and the round trip is what costs most."""
+    part = len(candidates) / _live_workers()
+    if kind == PREVIEW:
+        return math.ceil(part)
+    held = len({row[1] for row in candidates} & set(holds))
+    return max(math.ceil(part / 2), min(held, max(LEAST_HELD, math.ceil(part))))
 
 
 def _fetch(candidates: list[Any], wanted: int) -> dict[int, int]:
