@@ -23,6 +23,7 @@ from wire.messages import (
     BatchNode,
     Completion,
     CompletionAnswer,
+    Failure,
     LeaseAnswer,
     LeasedPartition,
     MatchResult,
@@ -120,6 +121,13 @@ def lease_one(worker: Worker) -> tuple[LeaseAnswer, LeasedPartition]:
     answer = leases.lease(worker, 1, [])
     (lease,) = answer.leases
     return answer, lease
+
+
+def fail(worker: Worker, reason: str = "too slow") -> None:
+    """Lease one partition and report every expression of it failed."""
+    _, lease = lease_one(worker)
+    failures = [Failure(item.expression, reason) for item in lease.expressions]
+    complete(worker, result(lease, {}, failures=failures))
 
 
 def carriers(tag: str) -> set[str]:

@@ -19,8 +19,11 @@ from tests.fleet.support import (
     HAS_GPU,
     a_worker,
     carriers,
+    complete,
     done,
+    evaluated,
     execute,
+    fail,
     in_thread,
     jobs,
     lease_one,
@@ -43,6 +46,38 @@ def age(table: str, column: str, hours: float = 2) -> None:
 
 
 # -- expressions -----------------------------------------------------------------------------------
+
+
+def test_a_failure_that_a_result_followed_is_forgotten(transactional_db: None, fleet: None) -> None:
+    tags.create("gpu", definition=HAS_GPU)
+    worker = a_worker()
+    fail(worker)
+    maintenance.sweep()
+    assert Expression.objects.get().attempts == 1
+    work(worker)
+    # The partition has changed since: what it needs next is another matter.
+    put("b")
+    maintenance.sweep()
+    assert Expression.objects.get().attempts == 0
+    fail(worker)
+    assert Expression.objects.get().failed_at is None
+    fail(worker)
+    assert Expression.objects.get().failed_at is not None
+
+
+def test_a_failure_is_kept_while_its_partition_waits(fleet: None) -> None:
+    tags.create("gpu", definition=HAS_GPU)
+    worker = a_worker()
+    work(worker)
+    put("b")
+    fail(worker)
+    clusters.create("south")
+    put("c", cluster="south")
+    answer = leases.lease(worker, 64, [])
+    south = [item for item in answer.leases if item.expressions[0].base_rev is None]
+    complete(worker, *(evaluated(answer, lease) for lease in south))
+    maintenance.sweep()
+    assert Expression.objects.get().attempts == 1
 
 
 def test_expressions_that_nothing_names_are_collected_after_an_hour(fleet: None) -> None:

@@ -21,6 +21,7 @@ from tests.fleet.support import (
     carriers,
     complete,
     evaluated,
+    fail,
     lease_one,
     put,
     result,
@@ -51,13 +52,6 @@ def state(rebuild: Rebuild) -> str:
 
 def revs() -> set[tuple[int, int | None]]:
     return set(Match.objects.values_list("rev", "kept_rev"))
-
-
-def fail(worker: Worker, reason: str = "too slow") -> None:
-    """Lease one partition and report every expression of it failed."""
-    _, lease = lease_one(worker)
-    failures = [Failure(item.expression, reason) for item in lease.expressions]
-    complete(worker, result(lease, {}, failures=failures))
 
 
 def test_a_forced_rebuild_keeps_what_readers_see(worker: Worker) -> None:

@@ -120,7 +120,8 @@ def _count_failures(results: Sequence[PartitionResult], standing: dict[str, int]
     """One attempt for an expression, in however many of these partitions it failed. Leases that are
     over do not count: their failures were reported already, or will be.
 
-    After `evaluation_attempts` the expression is failed, and is leased no more.
+    After `evaluation_attempts` the expression is failed, and is leased no more; those before that
+    are forgotten when the partitions where it failed have a result (`maintenance.forgive`).
     """
     failures = {
         failure.expression: failure.reason
@@ -131,7 +132,7 @@ def _count_failures(results: Sequence[PartitionResult], standing: dict[str, int]
     most = load().evaluation_attempts
     for expression in sorted(failures):
         chosen = Expression.objects.filter(id=expression, failed_at=None)
-        chosen.update(attempts=F("attempts") + 1)
+        chosen.update(attempts=F("attempts") + 1, attempted_at=Now())
         reason = _readable(failures[expression])
         chosen.filter(attempts__gte=most).update(failed_at=Now(), failure=reason)
     return len(failures)

@@ -5,7 +5,8 @@ Procrastinate starts each once an interval, however many servers there are.
 | task | every | what it does |
 |---|---|---|
 | reap | 5 s | takes back leases whose deadline has passed |
-| sweep | 10 s | finds work that the queue forgot, publishes what a crash left behind |
+| sweep | 10 s | finds work that the queue forgot, publishes what a crash left behind, forgets
+|         |       | failed attempts that were followed by results |
 | learn | 15 s | leaves vocabularies that lag behind to idle workers |
 | collect | 1 min | ends expired previews, deletes expressions and matches that nothing refers to,
 |         |       | forgets silent workers |
@@ -78,6 +79,7 @@ def reap() -> int:
 def sweep() -> None:
     """What a crash, or a transaction that could not see another, left undone."""
     leases.repair()
+    forgive()
     with transaction.atomic():
         publishing.publish()
         rebuilds.finish_reached()
@@ -113,6 +115,12 @@ def collect_expressions() -> int:
         if found:
             sql.run(__file__, "collect_expressions", {"expressions": found})
     return len(found)
+
+
+def forgive() -> None:
+    """Start counting again for expressions that failed somewhere and then succeeded there: two
+    accidents of one expression, months apart, are not a runaway."""
+    sql.run(__file__, "forgive", {})
 
 
 def run_forever(stop: threading.Event) -> None:

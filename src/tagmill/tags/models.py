@@ -35,7 +35,8 @@ class Expression(models.Model):
         db_default=Now(), help_text="last time a tag or preview named it"
     )
     preview_until = models.DateTimeField(null=True, help_text="a live preview counts until then")
-    attempts = models.PositiveSmallIntegerField(db_default=0, help_text="failed evaluations so far")
+    attempts = models.PositiveSmallIntegerField(db_default=0, help_text="failures in a row")
+    attempted_at = models.DateTimeField(null=True, help_text="the last failed evaluation")
     failed_at = models.DateTimeField(null=True)
     failure = models.TextField(db_default="", help_text="why it failed; empty while it has not")
 
