@@ -49,7 +49,9 @@ T = TypeVar("T")
 
 # Below common idle timeouts of proxies.
 WAIT_SECONDS = 25
-# The next lease is asked for when so few pages are left: some 100 ms of work, a few round trips.
+# The next lease is asked for when what is left takes no longer than this, which is a few round
+# trips; or no more pages than these.
+LOW_WATER_SECONDS = 0.1
 LOW_WATER_PAGES = 2
 # Attempts for one page; then the partition goes back, perhaps to a worker with a better path.
 FETCH_ATTEMPTS = 8
@@ -133,7 +135,8 @@ class Worker:
         if pause:
             await self._sleep(pause)
         registered = await self._register()
-        await self.evaluator.below(LOW_WATER_PAGES, self._settings.prefetch)
+        pages = max(LOW_WATER_PAGES, self.evaluator.pages_in(LOW_WATER_SECONDS))
+        await self.evaluator.below(pages, self._settings.prefetch)
         request = LeaseRequest(
             registered.worker, self._settings.max_partitions, self._store.partitions()
         )

@@ -120,10 +120,10 @@ class Settings:
     )
     name: str = option(name, None, "Name shown to operators. Default: the host's name.")
     batch_nodes: int = option(
-        count(1, 1_000_000), "1024", "Most nodes in one batch; the server may send fewer."
+        count(1, 1_000_000), "256", "Most nodes in one batch; the server may send fewer."
     )
     batch_bytes: int = option(
-        size, "4MiB", "Most XML bytes in one batch; the server may send fewer."
+        size, "16MiB", "Most XML bytes in one batch; the server may send fewer."
     )
     prefetch: int = option(
         size, "16MiB", "Bytes of batches, compressed, fetched ahead of the evaluation."

@@ -80,7 +80,7 @@ class Config(BaseSettings):
     batch_nodes: Annotated[int, Field(ge=1, le=65_536)] = 1024
     """Most nodes in one batch to a worker, whatever the worker asks for."""
 
-    batch_bytes: Annotated[int, Field(ge=64 * KIB)] = 8 * MIB
+    batch_bytes: Annotated[int, Field(ge=64 * KIB)] = 16 * MIB
     """Most XML bytes in one batch to a worker (a single larger document still goes out)."""
 
     batch_cache_bytes: Annotated[int, Field(ge=0)] = 64 * MIB

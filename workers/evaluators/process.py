@@ -46,6 +46,10 @@ MOST_STARTS = 3
 PASS_FACTOR = 6
 CHECKS = 5
 CHECK_SECONDS = (0.02, 1.0)
+# A page takes from 0.2 ms (an image that is held) to 0.1 s and more (lxml): until one was answered,
+# it is taken to be slow. The newest has this share in the mean: ten pages tell of other work.
+FIRST_PAGE_SECONDS = 0.1
+NEWEST_PAGE = 0.2
 SECRETS = "TAGMILL_WORKER_TOKEN"
 
 log = structlog.get_logger("workers.evaluators")
@@ -117,6 +121,7 @@ class EvaluatorProcess:
         failed: Callable[[Exception], None],
     ) -> None:
         self.evaluation_seconds = 10.0
+        self._page_seconds = FIRST_PAGE_SECONDS
         self._reactor = reactor
         self._options = options
         # Keys of the pages of which the child holds an image.
@@ -152,6 +157,10 @@ class EvaluatorProcess:
     @property
     def backlog_bytes(self) -> int:
         return sum(task.page.size for task in (*self._queue, *self._sent))
+
+    def pages_in(self, seconds: float) -> int:
+        """How many pages are answered in so many seconds, by those of late."""
+        return int(seconds / max(self._page_seconds, 1e-4))
 
     def start(self) -> None:
         self._starts += 1
@@ -256,6 +265,7 @@ class EvaluatorProcess:
         pass_.failures.update({int(key): why for key, why in message["failures"].items()})
         for slot, why in message["unreadable"].items():
             self._unreadable(task, int(slot), why)
+        self._page_seconds += (answer.seconds - self._page_seconds) * NEWEST_PAGE
         self._metrics.evaluation_seconds.observe(answer.seconds)
         self._metrics.documents.inc(answer.documents)
         self._metrics.image_bytes.set(message["image_bytes"])
