@@ -1,13 +1,14 @@
 """`bench calibrate`: this machine's unit costs, for `manage.py capacity --calibrate FILE`.
 
 Rebuilds of two fleets (large partitions alone, then with many small ones), with few and many
-tags, cold and warm, by one worker. The CPU seconds of each process are fitted as a sum of unit
-costs, none below zero, by least squares of relative errors. What every lease spends on each waiting
-partition is too little to be seen there, and measured by itself.
+tags, cold and warm, in few and many leases, by one worker. The CPU seconds of each process are
+fitted as a sum of unit costs, none below zero, by least squares of relative errors. What every
+lease spends on each waiting partition is too little to be seen there, and measured by itself.
 """
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import time
 from argparse import ArgumentParser
@@ -36,13 +37,15 @@ from workers.settings import Settings
 # What each process may depend on; a worker knows nothing of matches' rows, nor the API of nodes
 # that it does not send.
 DEPENDS = {
-    "worker": ("partition", "match", "node", "evaluation", "cold_node"),
-    "api": ("rebuild", "partition", "match", "cold_node"),
-    "database": ("rebuild", "partition", "match", "cold_node"),
+    "worker": ("lease", "partition", "match", "node", "evaluation", "cold_node"),
+    "api": ("rebuild", "lease", "partition", "match", "cold_node"),
+    "database": ("rebuild", "lease", "partition", "match", "cold_node"),
 }
 PROCESS_NAMES = {"worker": "worker", "api": "server", "database": "database"}
 SMALL_SLOTS = 64
 FEW, SOME, MANY = 1, 8, 64
+# Leases of as many partitions as the queue gives, and of one: what a lease costs by itself.
+MOST_PARTITIONS = 64
 # The step in which a process's CPU time is counted.
 LEAST_SECONDS = 0.01
 # The candidates of a lease: large enough that a scan shows, and taken away again.
@@ -95,9 +98,10 @@ class Calibration:
             first.settle()
         names = list(self._definitions)
         with bench.progress(self._session.console) as progress:
-            task = progress.add_task("rebuilds", total=3)
-            for tags in (FEW, SOME, MANY):
-                with rig.stack(1, self._options) as running:
+            task = progress.add_task("rebuilds", total=6)
+            for tags, most in itertools.product((FEW, SOME, MANY), (MOST_PARTITIONS, 1)):
+                options = [*self._options, "--max-partitions", str(most)]
+                with rig.stack(1, options) as running:
                     self._bases.append(peaks(running.stack.pids())["worker"])
                     self._note("cold", running.measure(names[:tags]), tags)
                     self._note("warm", running.measure_warm(names[:tags]), tags)
@@ -110,8 +114,9 @@ class Calibration:
         with connection.cursor() as cursor:
             cursor.execute("SELECT count(*), sum(node_count) FROM partition")
             partitions, nodes = cursor.fetchone()
+        leases = used.round_trips.get("lease", 1)
         # `waiting` is measured by itself.
-        counts = units(nodes, tags, partitions, is_cold=state == "cold") | {"waiting": 0.0}
+        counts = units(nodes, tags, partitions, leases, 0.0, is_cold=state == "cold")
         self._seen.append(Observation(counts, used, state, tags, nodes, partitions))
 
     def _result(self, slots: int, waiting: Mapping[str, float]) -> dict[str, Any]:
@@ -179,6 +184,7 @@ class Calibration:
         return {
             "nodes": item.nodes,
             "partitions": item.partitions,
+            "leases": item.counts["lease"],
             "tags": item.tags,
             "state": item.state,
             "seconds": item.used.seconds,

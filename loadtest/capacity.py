@@ -3,9 +3,10 @@
 All partitions wait at the start. Three stages work at the same time, each as fast as the CPU that
 it has; the slowest decides:
 
-    worker stage    the request + rounds x (worker seconds of one partition, or the time of a
-                    lease where that is longer) + the queue of the first leases, or of the last
-                    completions; rounds = ceil(partitions / workers)
+    worker stage    the request + the first lease + rounds x (worker seconds of one partition, or
+                    the time to lease and fetch it where that is longer) + the last completion,
+                    and the queue of the first leases, or of the last completions;
+                    rounds = ceil(partitions / workers)
     API stage       API seconds of the rebuild / API servers (a Python process fills one core), and
                     one more evaluation, of what was leased last
     database stage  database seconds of the rebuild / database cores, and the same
@@ -18,7 +19,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from loadtest.costs import PROCESSES, Costs, completion_units, fetch_units, units
+from loadtest import sharing
+from loadtest.costs import (
+    PROCESSES,
+    Costs,
+    completion_units,
+    fetch_units,
+    lease_units,
+    units,
+)
+from loadtest.sharing import AHEAD_SECONDS, Shared
 
 # Costs are not known better than this, so nothing is added for a smaller excess. (The origin's
 # author did the same: 25 clusters at 8 to 1 made "~3" API servers.)
@@ -81,35 +91,54 @@ class Plan:
     formula: list[str]
 
 
-def counts(costs: Costs, demand: Demand) -> dict[str, float]:
-    return units(demand.nodes, demand.tags, demand.partitions(costs), is_cold=demand.is_cold)
+def shared(costs: Costs, demand: Demand, workers: int) -> Shared:
+    """The leases of one rebuild."""
+    partitions = demand.partitions(costs)
+    if not costs.overlap:
+        return sharing.one_by_one(partitions)
+    return sharing.shared(partitions, workers, is_cold=demand.is_cold)
 
 
-def cpu_seconds(costs: Costs, demand: Demand) -> dict[str, float]:
-    """What one rebuild costs each process."""
-    return {process: costs.of(process, counts(costs, demand)) for process in PROCESSES}
-
-
-def round_seconds(costs: Costs, demand: Demand) -> float:
-    """From a worker's lease of one partition to its next one."""
-    each = {
-        process: total / demand.partitions(costs)
-        for process, total in cpu_seconds(costs, demand).items()
-    }
-    # Without read-ahead a worker waits for the API and the database, too. With it, it asks for one
-    # partition at a time, and goes no faster than leases come, nobody else being served.
-    return (
-        max(each["worker"], lease_seconds(costs, demand)) if costs.overlap else sum(each.values())
+def counts(costs: Costs, demand: Demand, workers: int) -> dict[str, float]:
+    made, partitions = shared(costs, demand, workers), demand.partitions(costs)
+    return units(
+        demand.nodes, demand.tags, partitions, made.leases, made.waiting, is_cold=demand.is_cold
     )
 
 
-def lease_seconds(costs: Costs, demand: Demand) -> float:
-    """A lease and its nodes, in the mean over a rebuild, without a queue."""
+def cpu_seconds(costs: Costs, demand: Demand, workers: int) -> dict[str, float]:
+    """What one rebuild costs each process."""
+    amounts = counts(costs, demand, workers)
+    return {process: costs.of(process, amounts) for process in PROCESSES}
+
+
+def round_seconds(costs: Costs, demand: Demand, workers: int) -> float:
+    """From one partition of a worker to its next one, nobody else being served."""
     partitions = demand.partitions(costs)
-    nodes = demand.nodes / partitions
-    # In the mean, half of the partitions still wait.
-    amounts = fetch_units(nodes, 1, partitions / 2, is_cold=demand.is_cold)
-    return costs.of("api", amounts) + costs.of("database", amounts)
+    used = cpu_seconds(costs, demand, workers)
+    # Without read-ahead a worker waits for the API and the database, too.
+    if not costs.overlap:
+        return sum(used.values()) / partitions
+    size = partitions / shared(costs, demand, workers).leases
+    evaluating = used["worker"] / partitions * size
+    leasing, fetching = lease_seconds(costs, demand, workers), fetch_seconds(costs, demand)
+    # It goes no faster than partitions come, and what the read-ahead does not cover it waits for.
+    waiting = max(0.0, leasing + fetching - AHEAD_SECONDS)
+    return max(leasing + fetching * size, evaluating + waiting) / size
+
+
+def lease_seconds(costs: Costs, demand: Demand, workers: int) -> float:
+    """A lease of the mean size, without a queue."""
+    made = shared(costs, demand, workers)
+    amounts = lease_units(demand.partitions(costs) / made.leases, made.waiting / made.leases)
+    return sum(costs.of(process, amounts) for process in ("api", "database"))
+
+
+def fetch_seconds(costs: Costs, demand: Demand) -> float:
+    """The nodes of one partition, without a queue."""
+    nodes = demand.nodes / demand.partitions(costs)
+    amounts = fetch_units(nodes, is_cold=demand.is_cold)
+    return sum(costs.of(process, amounts) for process in ("api", "database"))
 
 
 def request_seconds(costs: Costs) -> float:
@@ -125,10 +154,10 @@ def batches(costs: Costs, demand: Demand) -> int:
 
 def queue_seconds(costs: Costs, demand: Demand, deployment: Deployment) -> float:
     """What the last worker waits for, as all lease at the start and complete at the end at once."""
-    partitions = demand.partitions(costs)
-    crowd = min(deployment.workers, partitions)
+    partitions, made = demand.partitions(costs), shared(costs, demand, deployment.workers)
+    crowd = min(deployment.workers, made.leases)
     size = demand.nodes / partitions / batches(costs, demand)
-    fetch = fetch_units(size, 1, partitions, is_cold=demand.is_cold)
+    fetch = lease_units(made.first, partitions) | fetch_units(size, is_cold=demand.is_cold)
     complete = completion_units(demand.tags, 1)
     alone, queued = 0.0, 0.0
     for process, servers in (
@@ -145,12 +174,14 @@ def queue_seconds(costs: Costs, demand: Demand, deployment: Deployment) -> float
 
 def predict(costs: Costs, demand: Demand, deployment: Deployment) -> Prediction:
     """The time of one rebuild with these processes."""
-    partitions, used = demand.partitions(costs), cpu_seconds(costs, demand)
-    rounds = math.ceil(partitions / deployment.workers)
+    workers, partitions = deployment.workers, demand.partitions(costs)
+    used = cpu_seconds(costs, demand, workers)
+    rounds = math.ceil(partitions / workers)
+    each = round_seconds(costs, demand, workers)
     queued = queue_seconds(costs, demand, deployment)
     last = used["worker"] / partitions / batches(costs, demand)
     stages = {
-        "worker_cpu": request_seconds(costs) + rounds * round_seconds(costs, demand) + queued,
+        "worker_cpu": request_seconds(costs) + rounds * each + queued,
         "api_cpu": used["api"] / deployment.api_servers + last,
         "database_cpu": used["database"] / deployment.database_cores + last,
     }
@@ -160,9 +191,9 @@ def predict(costs: Costs, demand: Demand, deployment: Deployment) -> Prediction:
     seconds = costs.fixed_seconds + stages[slowest]
     if costs.fixed_seconds > stages[slowest]:
         slowest = "latency"
-    elif slowest == "worker_cpu" and costs.overlap and lease_seconds(costs, demand) > last:
+    elif slowest == "worker_cpu" and costs.overlap and each > last * 1.001:
         slowest = "lease_latency"
-    elif slowest == "worker_cpu" and queued > rounds * round_seconds(costs, demand):
+    elif slowest == "worker_cpu" and queued > rounds * each:
         slowest = "api_cpu"
     return Prediction(seconds, stages, slowest)
 
@@ -178,11 +209,12 @@ def deploy(costs: Costs, demand: Demand) -> Deployment:
     Fewer rounds take more workers, and leave more time for the queue at the API: the cheapest
     combination wins. Where none meets the target, one worker a partition, and the servers for it.
     """
-    partitions, used = demand.partitions(costs), cpu_seconds(costs, demand)
+    partitions = demand.partitions(costs)
     budget = max(demand.target - costs.fixed_seconds, 1e-3)
     room = budget * costs.utilisation["worker"]
     # Rounds are whole, and forgive nothing: the epsilon is only for the float division.
-    most = min(partitions, max(1, math.floor(room / round_seconds(costs, demand) + 1e-9)))
+    most = min(partitions, max(1, math.floor(room / round_seconds(costs, demand, 1) + 1e-9)))
+    used = cpu_seconds(costs, demand, math.ceil(partitions / most))
     least = [
         whole(used[process] / (budget * costs.utilisation[process]))
         for process in ("api", "database")
@@ -207,12 +239,12 @@ def cores(deployment: Deployment) -> int:
 
 def plan(costs: Costs, demand: Demand) -> Plan:
     """The deployment, and everything that follows from it."""
-    partitions, used = demand.partitions(costs), cpu_seconds(costs, demand)
-    deployment = deploy(costs, demand)
+    partitions, deployment = demand.partitions(costs), deploy(costs, demand)
+    used = cpu_seconds(costs, demand, deployment.workers)
     rounds = math.ceil(partitions / deployment.workers)
-    each = round_seconds(costs, demand)
+    each = round_seconds(costs, demand, deployment.workers)
     prediction = predict(costs, demand, deployment)
-    network = _network(costs, demand)
+    network = _network(costs, demand, deployment.workers)
     return Plan(
         demand=demand,
         partitions=partitions,
@@ -235,8 +267,8 @@ def plan(costs: Costs, demand: Demand) -> Plan:
     )
 
 
-def _network(costs: Costs, demand: Demand) -> float:
-    amounts = counts(costs, demand)
+def _network(costs: Costs, demand: Demand, workers: int) -> float:
+    amounts = counts(costs, demand, workers)
     return sum(costs.bytes.get(f"wire_{unit}", 0.0) * amount for unit, amount in amounts.items())
 
 
@@ -248,9 +280,10 @@ def _memory(costs: Costs, rounds: int) -> float:
 
 def _formula(costs: Costs, demand: Demand, deployment: Deployment) -> list[str]:
     """The plan's arithmetic, a line a step."""
-    used, partitions = cpu_seconds(costs, demand), demand.partitions(costs)
-    each, share = round_seconds(costs, demand), costs.utilisation
-    rounds = math.ceil(partitions / deployment.workers)
+    workers, partitions = deployment.workers, demand.partitions(costs)
+    used = cpu_seconds(costs, demand, workers)
+    each, share = round_seconds(costs, demand, workers), costs.utilisation
+    rounds = math.ceil(partitions / workers)
     queued = queue_seconds(costs, demand, deployment)
     request = request_seconds(costs)
     budget = demand.target - costs.fixed_seconds

@@ -1,8 +1,8 @@
 """`bench capacity`: the plan's formula and the simulation against what `bench sweep` measured.
 
 Both predict each of the sweep's rows: one API server, the row's workers, and the database, all on
-one machine's cores. Rows whose batches are not those of the calibration are left out, since unit
-costs are of one batch size.
+one machine's cores. Rows whose batches are smaller than those of the calibration are left out,
+since unit costs are of one batch size.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from loadtest.simulation import simulate
 
 # Machines are noisy, and a plan has its reserve: what is worse than this says nothing.
 MOST_ERROR = 0.25
-NEEDED = ("state", "workers", "seconds", "cpu_seconds_total", "batch_nodes")
+NEEDED = ("state", "workers", "seconds", "cpu_seconds_total", "batch_nodes", "batch_bytes")
 
 
 def compare(unit: costs.Costs, sweep: dict[str, Any], seed: int = 1) -> dict[str, Any]:
@@ -33,17 +33,22 @@ def compare(unit: costs.Costs, sweep: dict[str, Any], seed: int = 1) -> dict[str
         unit = replace(unit, partition_slots=int(sweep["partition_slots"]))
         rows = [{name: row[name] for name in NEEDED} for row in sweep["points"]]
         nodes, tags = int(sweep["nodes"]), int(sweep["tags"])
+        least_bytes = unit.batch_nodes * float(sweep["document_bytes_mean"])
     except (KeyError, TypeError, ValueError) as error:
         raise BenchError(f"not a sweep's JSON: {error!r}") from None
-    alike = [row for row in rows if row["batch_nodes"] >= unit.batch_nodes] or rows
+    alike = [
+        row
+        for row in rows
+        if row["batch_nodes"] >= unit.batch_nodes and row["batch_bytes"] >= least_bytes
+    ]
     if not alike:
-        raise BenchError("the sweep has no points")
+        raise BenchError(f"the sweep has no point with batches of {unit.batch_nodes} nodes")
     for row in alike:
         demand = Demand(nodes, tags, target=1.0, is_cold=row["state"] == "cold")
         deployment = Deployment(row["workers"], 1, cores, machine_cores=cores)
         predicted = predict(unit, demand, deployment)
         simulated = simulate(unit, demand, deployment, seed)
-        cpu = sum(cpu_seconds(unit, demand).values())
+        cpu = sum(cpu_seconds(unit, demand, row["workers"]).values())
         row |= {
             "formula_seconds": round(predicted.seconds, 4),
             "simulated_seconds": round(simulated.seconds, 4),

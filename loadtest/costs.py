@@ -1,4 +1,4 @@
-"""Unit costs: what one partition, match, node and evaluation cost each part of the system.
+"""Unit costs: what one lease, partition, match, node and evaluation cost each part of the system.
 
 A cost file says of each figure how it was measured. `loadtest/data/costs.json` is the committed
 one; `manage.py bench calibrate --json FILE` makes another, of another machine or version.
@@ -19,40 +19,46 @@ DEFAULT = DATA / "costs.json"
 ORIGIN = DATA / "origin.json"
 
 PROCESSES = ("worker", "api", "database")
-UNITS = ("rebuild", "partition", "match", "node", "evaluation", "cold_node", "waiting")
+UNITS = ("rebuild", "lease", "partition", "match", "node", "evaluation", "cold_node", "waiting")
 Units = dict[str, float]
 
 
-def units(nodes: int, tags: int, partitions: int, *, is_cold: bool) -> Units:
+def units(
+    nodes: int, tags: int, partitions: int, leases: float, waiting: float, *, is_cold: bool
+) -> Units:
     """How many of each unit one rebuild has.
 
-    A match is one (tag, partition), an evaluation one (tag, node). A cold node is one that is sent
-    to a worker. `waiting` counts, over all leases, the partitions that wait at that moment: every
-    lease looks at each of them.
+    A lease counts with its completion. A match is one (tag, partition), an evaluation one (tag,
+    node). A cold node is one that is sent to a worker. `waiting` counts, over all leases, the
+    partitions that wait at that moment: every lease looks at each of them.
     """
     return {
         "rebuild": 1,
+        "lease": leases,
         "partition": partitions,
         "match": partitions * tags,
         "node": nodes,
         "evaluation": nodes * tags,
         "cold_node": nodes if is_cold else 0,
-        "waiting": partitions * (partitions + 1) / 2,
+        "waiting": waiting,
     }
 
 
-def fetch_units(nodes: float, partitions: float, waiting: float, *, is_cold: bool) -> Units:
-    """What a lease of that many partitions, and fetching their nodes, asks of API and database."""
-    # A lease is half of what a partition costs beside its matches; a completion the other half.
-    return {
-        "partition": partitions / 2,
-        "cold_node": nodes if is_cold else 0,
-        "waiting": waiting * partitions,
-    }
+# Half of what a lease and a partition cost belongs to leasing, half to completing.
+
+
+def lease_units(partitions: float, waiting: float) -> Units:
+    """What a lease of that many partitions asks of API and database."""
+    return {"lease": 1 / 2, "partition": partitions / 2, "waiting": waiting}
+
+
+def fetch_units(nodes: float, *, is_cold: bool) -> Units:
+    """What sending that many nodes asks of them, if they have to be sent."""
+    return {"cold_node": nodes if is_cold else 0}
 
 
 def completion_units(tags: int, partitions: float) -> Units:
-    return {"partition": partitions / 2, "match": partitions * tags}
+    return {"lease": 1 / 2, "partition": partitions / 2, "match": partitions * tags}
 
 
 @dataclass(frozen=True)
@@ -84,7 +90,7 @@ class Costs:
 
     def worker_seconds(self, nodes: int, tags: int, *, is_cold: bool) -> float:
         """What a worker needs for one partition of that many nodes."""
-        return self.of("worker", units(nodes, tags, 1, is_cold=is_cold))
+        return self.of("worker", units(nodes, tags, 1, 1, 1, is_cold=is_cold))
 
 
 def load(path: Path = DEFAULT) -> Costs:

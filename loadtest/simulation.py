@@ -14,8 +14,9 @@ from typing import Any
 
 import simpy
 
-from loadtest.capacity import Demand, Deployment, batches
-from loadtest.costs import Costs, Units, completion_units, fetch_units
+from loadtest import sharing
+from loadtest.capacity import Demand, Deployment, batches, shared
+from loadtest.costs import Costs, Units, completion_units, fetch_units, lease_units
 
 # About 20 events each.
 MOST_PARTITIONS = 20_000
@@ -30,7 +31,7 @@ Events = Generator[Any, Any, None]
 
 @dataclass(frozen=True)
 class Simulated:
-    """`utilisation` by process; `lease_p95_seconds` is the wait for lease and first page."""
+    """`utilisation` by process; `lease_p95_seconds` is what a worker waits for a lease."""
 
     seconds: float
     utilisation: dict[str, float]
@@ -59,6 +60,7 @@ class _Rebuild:
         self._left = partitions
         self._demand = demand
         self._partitions = partitions
+        self._partitions_per_lease = partitions / shared(costs, demand, deployment.workers).leases
         self._busy = {"worker": 0.0, "api": 0.0, "database": 0.0}
         self._waits: list[float] = []
 
@@ -90,37 +92,56 @@ class _Rebuild:
         yield from self._with_read_ahead() if self._costs.overlap else self._one_by_one()
 
     def _with_read_ahead(self) -> Events:
-        """The next partition is leased and fetched while one is evaluated."""
-        ahead = self._env.process(self._lease_and_fetch())
-        while taken := (yield ahead):
-            ahead = self._env.process(self._lease_and_fetch())
+        """Partitions are leased and fetched while others are evaluated, and completed likewise."""
+        # The next lease is asked for when no more than this awaits evaluation.
+        ahead = sharing.AHEAD_SECONDS / self._evaluation_seconds(self._step)
+        fetched = simpy.Store(self._env, max(1, int(ahead)))
+        evaluated = simpy.Store(self._env)
+        self._env.process(self._fetching(fetched))
+        self._env.process(self._completing(evaluated))
+        while taken := (yield fetched.get()):
             yield from self._evaluate(taken, 1)
-            self._env.process(self._complete(taken))
+            yield evaluated.put(taken)
+        yield evaluated.put(0)
+
+    def _fetching(self, fetched: simpy.Store) -> Events:
+        while size := self._leased():
+            yield from self._lease(size)
+            for first in range(0, size, self._step):
+                taken = min(self._step, size - first)
+                yield from self._fetch(taken, 1)
+                yield fetched.put(taken)
+        yield fetched.put(0)
+
+    def _completing(self, evaluated: simpy.Store) -> Events:
+        """What is evaluated while a completion is on its way goes together in the next one."""
+        while finished := (yield evaluated.get()):
+            is_last = False
+            while evaluated.items:
+                more = yield evaluated.get()
+                finished += more
+                is_last = more == 0
+            yield from self._complete(finished)
+            if is_last:
+                return
 
     def _one_by_one(self) -> Events:
         """A batch is fetched, then evaluated; then the next one."""
         count = batches(self._costs, self._demand)
         while taken := self._take():
-            for number in range(count):
-                yield from self._fetch(taken, 1 if number == 0 else 0, count)
+            yield from self._lease(taken)
+            for _ in range(count):
+                yield from self._fetch(taken, count)
                 yield from self._evaluate(taken, count)
             yield from self._complete(taken)
 
-    def _lease_and_fetch(self) -> Generator[Any, Any, int]:
-        """How many partitions were taken; 0 when none is left."""
-        taken = self._take()
-        if taken:
-            yield from self._fetch(taken, 1, 1)
-        return taken
-
-    def _fetch(self, taken: int, leases: int, count: int) -> Events:
-        """A lease, if it is the first batch of `count`, and a batch."""
-        began = self._env.now
-        nodes, waiting = self._nodes(taken) / count, self._left + taken
-        amounts = fetch_units(nodes, taken * leases, waiting, is_cold=self._demand.is_cold)
-        yield from self._serve("api", amounts)
-        yield from self._serve("database", amounts)
-        self._waits.append(self._env.now - began)
+    def _leased(self) -> int:
+        """Partitions of the next lease; 0 at the end."""
+        if not self._left:
+            return 0
+        size = sharing.size(self._left, self._deployment.workers, is_cold=self._demand.is_cold)
+        self._left -= size
+        return size
 
     def _take(self) -> int:
         """Partitions of one event; 0 at the end. The last are single ones, to end as evenly."""
@@ -129,17 +150,34 @@ class _Rebuild:
         self._left -= taken
         return taken
 
+    def _lease(self, size: int) -> Events:
+        began = self._env.now
+        amounts = lease_units(size, self._left + size)
+        yield from self._serve("api", amounts)
+        yield from self._serve("database", amounts)
+        self._waits.append(self._env.now - began)
+
+    def _fetch(self, taken: int, count: int) -> Events:
+        """One batch of `count`."""
+        amounts = fetch_units(self._nodes(taken) / count, is_cold=self._demand.is_cold)
+        yield from self._serve("api", amounts)
+        yield from self._serve("database", amounts)
+
     def _evaluate(self, taken: int, count: int) -> Events:
         """One batch of `count`."""
-        nodes, share = self._nodes(taken) / count, taken / count
+        yield from self._work("worker", self._evaluation_seconds(taken) / count)
+
+    def _evaluation_seconds(self, taken: int) -> float:
+        nodes = self._nodes(taken)
         amounts = {
-            "partition": share,
-            "match": share * self._demand.tags,
+            "lease": taken / self._partitions_per_lease,
+            "partition": taken,
+            "match": taken * self._demand.tags,
             "node": nodes,
             "evaluation": nodes * self._demand.tags,
             "cold_node": nodes if self._demand.is_cold else 0.0,
         }
-        yield from self._work("worker", self._costs.of("worker", amounts))
+        return self._costs.of("worker", amounts)
 
     def _complete(self, taken: int) -> Events:
         amounts = completion_units(self._demand.tags, taken)

@@ -28,7 +28,7 @@ HUNDRED_THOUSAND = Demand(100_000, 1, ORIGIN_SECONDS, is_cold=True)
 def test_a_rebuild_of_the_origin_takes_12_s_of_which_the_database_has_2() -> None:
     origin = replace(costs.load(costs.ORIGIN), partition_slots=10_000)
     one = Demand(10_000, 1, 12, is_cold=True)
-    used = cpu_seconds(origin, one)
+    used = cpu_seconds(origin, one, 1)
     assert sum(used.values()) == pytest.approx(12)
     assert used["database"] == pytest.approx(2)
     assert predict(origin, one, Deployment(1, 1, 1)).seconds == pytest.approx(12)
@@ -156,7 +156,7 @@ def test_coarse_and_fine_simulation_agree(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_on_one_machine_nothing_is_faster_than_its_cores() -> None:
     unit, demand = costs.load(), Demand(50_000, 20, 10)
-    total = sum(cpu_seconds(unit, demand).values())
+    total = sum(cpu_seconds(unit, demand, 8).values())
     simulated = simulate(unit, demand, Deployment(8, 1, 2, machine_cores=2))
     assert simulated.seconds >= total / 2 * 0.9
 

@@ -106,11 +106,13 @@ def sweep_of(unit: Costs, factor: float) -> dict[str, Any]:
         "partition_slots": unit.partition_slots,
         "nodes": 50_000,
         "tags": 8,
+        "document_bytes_mean": 20_000,
         "points": [
             {
                 "state": state,
                 "workers": 2,
                 "batch_nodes": 1024,
+                "batch_bytes": 1 << 24,
                 "seconds": 1.0,
                 "cpu_seconds_total": 1.0,
             }
@@ -132,6 +134,12 @@ def test_predictions_are_compared_with_a_sweep() -> None:
     assert bad["formula"] > 0.25
     with pytest.raises(BenchError, match="not a sweep"):
         compare(unit, {"points": []})
+    small = sweep_of(unit, 1.0)
+    small["points"][0]["batch_bytes"] = 1 << 20
+    assert len(compare(unit, small)["rows"]) == 1
+    small["points"][1]["batch_nodes"] = 1
+    with pytest.raises(BenchError, match="no point with batches"):
+        compare(unit, small)
 
 
 def test_lists_and_percentiles() -> None:

@@ -141,7 +141,7 @@ def show(console: Console, unit: costs.Costs, made: Plan, result: dict[str, Any]
 
 def why(unit: costs.Costs, made: Plan) -> str:
     """What no number of servers would mend."""
-    each = round_seconds(unit, made.demand)
+    each = round_seconds(unit, made.demand, made.deployment.workers)
     if unit.fixed_seconds >= made.demand.target:
         return "every rebuild takes longer for its requests alone."
     if made.deployment.workers == made.partitions and each > made.demand.target:
