@@ -12,7 +12,7 @@ from tagmill.fleet.models import Partition
 from tagmill.rebuilds import leases, maintenance, rebuilds
 from tagmill.rebuilds.models import Worker
 from tagmill.tags import previews, tags
-from tagmill.tags.models import Expression, Preview
+from tagmill.tags.models import Expression, MatchChange, Preview
 from tests.fleet.support import (
     ANY,
     HAS_GPU,
@@ -167,6 +167,29 @@ def test_an_upload_does_not_hold_a_preview_up(user: User) -> None:
     assert previews.progress([made.uuid])[made.uuid].state == "complete"
 
 
+def test_a_committed_preview_keeps_its_trail(user: User, configure: Callable[..., None]) -> None:
+    configure(partition_slots=8, expression_hours=0)
+    made = previews.start(ANY, {}, user, "c")
+    work(a_worker())
+    tags.create("any", definition=ANY)
+    previews.cancel(made.uuid)
+    tags.delete("any")
+    execute("UPDATE expression SET used_at = now() - interval '1 second'")
+    maintenance.collect_expressions()
+    assert MatchChange.objects.filter(expression__text=ANY).exists()
+
+
+def test_of_a_users_previews_the_oldest_end(user: User) -> None:
+    other = User.objects.create_user("somebody else")
+    kept = previews.start("//other", {}, other, "c").uuid
+    made = [
+        previews.start(f"//node[{number}]", {}, user, f"client {number}").uuid
+        for number in range(previews.MOST_OF_A_USER + 5)
+    ]
+    there = set(Preview.objects.values_list("uuid", flat=True))
+    assert there == {kept, *made[5:]}
+
+
 def test_an_expired_preview_is_forgotten_and_its_expression_collected(
     user: User, configure: Callable[..., None]
 ) -> None:
@@ -179,6 +202,7 @@ def test_an_expired_preview_is_forgotten_and_its_expression_collected(
     assert not Preview.objects.exists()
     execute("UPDATE expression SET used_at = now() - interval '1 second'")
     maintenance.collect_expressions()
-    assert not Expression.objects.filter(matches__isnull=False).exists()
+    assert not Expression.objects.filter(text=ANY).exists()
+    assert not MatchChange.objects.exists()
     assert leases.job_counts()["todo"] == 0
     assert Partition.objects.count() == 2

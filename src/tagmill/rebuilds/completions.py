@@ -29,6 +29,9 @@ from wire.messages import (
 log = structlog.get_logger("tagmill.completions")
 
 REASON_LENGTH = 1000
+WHAT_HELPS = (
+    "Simplify the definition, or allow more time (TAGMILL_EVALUATION_SECONDS) and rebuild the tag."
+)
 
 
 def complete(worker: Worker, completion: Completion) -> CompletionAnswer:
@@ -133,14 +136,14 @@ def _count_failures(results: Sequence[PartitionResult], standing: dict[str, int]
     for expression in sorted(failures):
         chosen = Expression.objects.filter(id=expression, failed_at=None)
         chosen.update(attempts=F("attempts") + 1, attempted_at=Now())
-        reason = _readable(failures[expression])
+        reason = f"{_readable(failures[expression])}. {WHAT_HELPS}"
         chosen.filter(attempts__gte=most).update(failed_at=Now(), failure=reason)
     return len(failures)
 
 
 def _readable(reason: str) -> str:
     text = "".join(character if character.isprintable() else " " for character in reason)
-    return text[:REASON_LENGTH] or "no reason was given"
+    return text[:REASON_LENGTH].rstrip(". ") or "no reason was given"
 
 
 def _outcome(

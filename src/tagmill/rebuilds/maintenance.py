@@ -107,7 +107,8 @@ def clean() -> None:
 
 def collect_expressions() -> int:
     """Delete expressions, with their matches, that no tag and no live preview has named for a
-    while. Those in the audit trail keep their text: it explains the trail. How many were found."""
+    while. Those that a tag had keep their text while the audit trail names them: it explains the
+    trail. How many were found."""
     hours = load().expression_hours
     with transaction.atomic():
         sql.run(__file__, "note_use", {"hours": hours})

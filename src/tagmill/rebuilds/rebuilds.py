@@ -69,6 +69,10 @@ def begin(tags: Sequence[int], reason: Rebuild.Reason, by: User | None) -> Rebui
         expressions = sorted(
             {tag.pending_expression_id for tag in chosen if tag.pending_expression_id is not None}
         )
+        # Somebody who asks for it (again) is not told that it failed for somebody else.
+        named = Expression.objects.filter(id__in=expressions)
+        named.filter(named_at=None).update(named_at=Now())
+        named.filter(attempts__gt=0).update(attempts=0, failed_at=None, failure="")
     rebuild = Rebuild.objects.create(reason=reason, requested_by=by, state=State.RUNNING)
     rebuild.tags.set(tags)
     sql.run(__file__, "capture_targets", {"rebuild": rebuild.id, "expressions": expressions})

@@ -34,6 +34,9 @@ class Expression(models.Model):
     used_at = models.DateTimeField(
         db_default=Now(), help_text="last time a tag or preview named it"
     )
+    named_at = models.DateTimeField(
+        null=True, help_text="when a tag named it first; null: previews only"
+    )
     preview_until = models.DateTimeField(null=True, help_text="a live preview counts until then")
     attempts = models.PositiveSmallIntegerField(db_default=0, help_text="failures in a row")
     attempted_at = models.DateTimeField(null=True, help_text="the last failed evaluation")

@@ -8,6 +8,7 @@ WHERE e.used_at < now() - make_interval(secs => 3600 * %(hours)s)
   AND NOT EXISTS (SELECT FROM tag WHERE tag.expression_id = e.id)
   AND NOT EXISTS (SELECT FROM tag WHERE tag.pending_expression_id = e.id)
   AND (EXISTS (SELECT FROM match m WHERE m.expression_id = e.id)
+       OR e.named_at IS NULL
        OR NOT EXISTS (SELECT FROM match_change c WHERE c.expression_id = e.id))
 ORDER BY e.id
 FOR UPDATE OF e SKIP LOCKED
