@@ -42,6 +42,24 @@ def test_a_fleet_of_simulated_workers_measures_the_server_and_loses_nothing(mana
     assert f"{PREFIX}{found['pid']}" not in databases()
 
 
+def test_a_rebuild_is_compared_with_lxml_and_with_xpath_exists(manage: Run) -> None:
+    found = manage("bench", "rebuild", "--nodes", "64", "--repetitions", "1")
+    assert found["mismatches"] == 0
+    assert (found["nodes"], found["document_bytes_mean"] > 10_000) == (64, True)
+    arms = {arm["name"]: arm for arm in found["arms"]}
+    # With eight tags `xpath_exists` counts every boolean as a match.
+    assert arms["tagmill cold, 1 tag"]["matched"] == arms["tagmill warm, 1 tag"]["matched"] > 0
+    assert all(arm["seconds"] > 0 and arm["nodes_per_second"] > 0 for arm in arms.values())
+    if "xpath_exists serial, 1 tag" in arms:
+        serial = arms["xpath_exists serial, 8 tags"]["seconds"]
+        for state in ("cold", "warm"):
+            ratio = arms[f"tagmill {state}, 8 tags"]["seconds"] / serial
+            said = found["ratios"][f"{state}_vs_xpath_exists_serial"]
+            assert said == pytest.approx(ratio, rel=0.02)
+    else:
+        assert "BENCH_DATABASE_URL" in found["printed"]
+
+
 def test_a_sweep_agrees_with_lxml_and_names_a_sweet_spot(manage: Run) -> None:
     found = manage(
         *("bench", "sweep", "--nodes", "200", "--tags", "8", "--batch-nodes", "64"),
