@@ -17,12 +17,18 @@ ifneq ($(CARGO),)
 KERNEL := $(VENV)/kernel
 endif
 
+# A line that says what will evaluate.
+EVALUATOR := $(RUN) -c "import workers.evaluators.base as base; print('Evaluator:', \
+	'kernel (lxml is its reference)' if base.has_kernel() else 'lxml (the kernel needs cargo)')"
+
 demo: $(VENV)/runtime $(KERNEL) ## 10,000 machines get tagged before your eyes (ARGS="--nodes N --exit --json FILE")
 	@$(RUN) manage.py demo $(ARGS)
 
 install: $(VENV)/runtime $(KERNEL) ## What the server, the workers and the commands need, in .venv
+	@$(EVALUATOR)
 
 test: $(VENV)/development $(KERNEL) ## Every test, on a real PostgreSQL (ARGS="-k lease" for some)
+	@$(EVALUATOR)
 	@$(RUN) -m pytest $(ARGS)
 
 lint: $(VENV)/development ## ruff, mypy --strict, the table of layers; fmt and clippy where there is cargo

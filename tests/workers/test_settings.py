@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,25 @@ def test_an_option_wins_over_its_variable() -> None:
 def test_the_token_is_read_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("tmw_a_b\n")
     assert settings.load(["--token-file", str(tmp_path / "token")], {}).token == "tmw_a_b"
+
+
+@pytest.mark.parametrize("is_built", [True, False])
+def test_the_evaluator_is_chosen_by_what_is_built(
+    is_built: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = ModuleSpec("tagmill_kernel", None) if is_built else None
+    monkeypatch.setattr("workers.evaluators.base.find_spec", lambda _: spec)
+
+    def chosen(name: str) -> str:
+        return settings.load(["--token", "t"], {"TAGMILL_EVALUATOR": name}).evaluator
+
+    assert chosen("auto") == chosen("") == ("kernel" if is_built else "lxml")
+    assert chosen("lxml") == "lxml"
+    if is_built:
+        assert chosen("kernel") == "kernel"
+    else:
+        with pytest.raises(BadSettings, match="make install"):
+            chosen("kernel")
 
 
 def test_every_problem_is_named_at_once() -> None:
