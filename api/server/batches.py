@@ -46,8 +46,8 @@ class BatchResource(Native):
         token = credentials(request, TOKEN_SCHEME)
         part = slice_of(request, self._limits)
         # A client may send the header in several lines: together they are one list.
-        offered = request.requestHeaders.getRawHeaders("accept-encoding", [])
-        is_zstd = accepts_zstd(",".join(offered))
+        offered = request.requestHeaders.getRawHeaders(b"accept-encoding", [])
+        is_zstd = accepts_zstd(b",".join(offered).decode("latin-1"))
         # Two calls: only in between, on the reactor thread, can the cache be asked.
         rev = await self._threads.call(readable_revision, token, self._partition)
         key = (self._partition, rev, part, is_zstd)

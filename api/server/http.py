@@ -85,6 +85,13 @@ class Request(server.Request):
         else:
             super().gotLength(length)
 
+    def getHeader(self, key: Any) -> Any:
+        """Of text as of bytes: a header may hold any byte, and Twisted decodes UTF-8 or raises."""
+        if isinstance(key, bytes):
+            return super().getHeader(key)
+        value = super().getHeader(key.encode("latin-1"))
+        return None if value is None else value.decode("latin-1")
+
     def handleContentChunk(self, data: bytes) -> None:
         if self.is_refused:
             return
