@@ -20,7 +20,7 @@ from twisted.internet.defer import Deferred, DeferredLock
 from twisted.internet.task import LoopingCall
 from twisted.python.failure import Failure
 
-from api.pagination import DEFAULT_LIMIT
+from api.pagination import limit_of
 from api.resources import previews as resource
 from api.server.http import Request
 from api.server.lease import wait
@@ -209,7 +209,7 @@ def _ask(django: WSGIHandler, environment: dict[str, Any]) -> tuple[int, dict[st
 def _read(environment: dict[str, Any], uuid: UUID) -> tuple[int, bytes]:
     """In a thread: the status and the body now. Raises PreviewGone."""
     request = WSGIRequest(environment)
-    limit = int(request.GET.get("limit", DEFAULT_LIMIT))
+    limit = limit_of(request.GET)
     try:
         status, body = resource.answer(uuid, resource.base(request), limit)
     except NotFound:

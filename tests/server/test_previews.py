@@ -29,11 +29,13 @@ def token(stack: Stack, no_jobs: None) -> str:
     return token_of("operator")
 
 
-def ask(stack: Stack, token: str, definition: str = HAS_GPU, wait: int = 30) -> tuple[Any, Any]:
+def ask(
+    stack: Stack, token: str, definition: str = HAS_GPU, wait: int = 30, limit: str = "2"
+) -> tuple[Any, Any]:
     response, data = call(
         stack,
         "POST",
-        f"{URL}?limit=2",
+        f"{URL}?limit={limit}",
         json.dumps({"definition": definition}),
         Authorization=token,
         Content_Type="application/json",
@@ -95,6 +97,17 @@ def test_what_is_refused_is_refused_before_any_wait(stack: Stack, token: str) ->
     assert (response.status, body["code"]) == (403, "forbidden")
     response, _ = call(stack, "PUT", URL, Authorization=token, Prefer="wait=9")
     assert response.status == 405
+
+
+@pytest.mark.parametrize("limit", ["0000000019999999", "9" * 4400, "x"])
+def test_a_wait_takes_no_other_page_than_the_rest(stack: Stack, token: str, limit: str) -> None:
+    response, body = ask(stack, token, wait=1, limit=limit)
+    assert (response.status, body["field"]) == (400, "limit")
+    assert not Preview.objects.exists()
+    _, body = ask(stack, token, wait=0)
+    path = f"{URL}/{body['uuid']}?limit={limit}"
+    response, data = call(stack, "GET", path, Authorization=token, Prefer="wait=1")
+    assert (response.status, json.loads(data)["field"]) == (400, "limit")
 
 
 def test_the_events_of_a_preview_end_with_its_end(stack: Stack, token: str) -> None:
