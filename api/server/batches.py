@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 import zstandard
 
 from api import metrics
+from api.problems import UnknownField
 from api.server.batchcache import BatchCache
 from api.server.http import Request
 from api.server.lease import authenticated, cluster_ids
@@ -89,7 +90,7 @@ def slice_of(request: Request, limits: Slice) -> Slice:
     unknown = given.keys() - asdict(limits).keys()
     if unknown:
         name = min(unknown)
-        raise Invalid(f"unknown parameter {name!r}", field=name)
+        raise UnknownField(f"unknown parameter {name!r}", field=name)
     numbers = {name: _number(name, value) for name, value in given.items()}
     return Slice(
         since=numbers.get("since"),

@@ -47,7 +47,10 @@ def token_of(role: str) -> str:
 
 def worker(stack: Stack) -> tuple[str, str]:
     """(Authorization, worker uuid) of a worker that has registered."""
-    _, token = workers.issue_token("test", "all")
+    return registered(stack, workers.issue_token("test", "all")[1])
+
+
+def registered(stack: Stack, token: str) -> tuple[str, str]:
     header = f"Worker {token}"
     body = json.dumps({"name": "w", "evaluator": "lxml", "version": "0"})
     response, data = call(
