@@ -71,6 +71,12 @@ def test_a_waiting_preview_is_answered_when_it_is_complete(stack: Stack, token: 
 def test_a_wait_that_is_over_answers_with_progress(stack: Stack, token: str) -> None:
     response, body = ask(stack, token, wait=1)
     assert (response.status, body["state"]) == (202, "evaluating")
+    call(stack, "GET", f"{URL}/{body['uuid']}", Authorization=token)
+    scraped = call(stack, "GET", "/metrics")[1].decode()
+    assert 'requests_total{method="POST",route="preview",status="202"} 1.0' in scraped
+    assert 'request_seconds_count{route="preview"}' not in scraped
+    # A request that does not wait is timed like others.
+    assert 'request_seconds_count{route="tags"} 1.0' in scraped
     path = f"{URL}/{body['uuid']}"
     waiting = in_thread(
         lambda: call(stack, "GET", path, Authorization=token, Prefer="wait=30")[0].status
