@@ -3,7 +3,14 @@ from __future__ import annotations
 from typing import Any
 
 from django.apps import AppConfig
+from django.contrib.admin import apps
 from django.db.models.signals import post_migrate
+
+
+class AdminConfig(apps.AdminConfig):
+    default_site = "api.login.Site"
+    # The app of this module is the other one.
+    default = False
 
 
 class ApiConfig(AppConfig):

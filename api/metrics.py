@@ -33,8 +33,8 @@ log = structlog.get_logger("tagmill.metrics")
 CONTENT_TYPE = prometheus.CONTENT_TYPE_PLAIN_0_0_4
 # Several Prometheus servers scrape; the database is read once in this time.
 CACHE_SECONDS = 5.0
-# Their duration is how long there was nothing to do.
-WAITING_ROUTES = frozenset({"lease", "events"})
+# Their duration is how long there was nothing to do, or how long workers took.
+WAITING_ROUTES = frozenset({"lease", "events", "preview"})
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 STALE = (Path(__file__).parent / "sql" / "stale_matches.sql").read_text()

@@ -7,6 +7,7 @@ import binascii
 from typing import Any
 
 import orjson
+from django.http import QueryDict
 from rest_framework.pagination import BasePagination
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -33,7 +34,7 @@ class KeysetPagination(BasePagination):
     ) -> list[Any]:
         keyset: str = getattr(view, "keyset", "id")
         column = keyset.lstrip("-")
-        limit = limit_of(request)
+        limit = limit_of(request.query_params)
         if after := request.query_params.get("after"):
             operator = "lt" if keyset.startswith("-") else "gt"
             kind = str if column in TEXT_KEYS else int
@@ -86,10 +87,11 @@ class KeysetPagination(BasePagination):
         ]
 
 
-def limit_of(request: Request) -> int:
+def limit_of(parameters: QueryDict) -> int:
     """Raises Invalid."""
-    text = request.query_params.get("limit", str(DEFAULT_LIMIT))
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MOST):
+    text = parameters.get("limit", str(DEFAULT_LIMIT))
+    is_short = len(text) <= len(str(MOST))
+    if not (is_short and text.isascii() and text.isdigit() and 1 <= int(text) <= MOST):
         raise Invalid(f"limit must be a number from 1 to {MOST}", field="limit")
     return int(text)
 

@@ -30,6 +30,7 @@ from django.views import defaults
 from rest_framework import exceptions
 
 from tagmill.errors import DatabaseUnavailable, Invalid, NotFound, TagmillError, TooLarge
+from wire.messages import WireError
 
 log = logging.getLogger("tagmill.api")
 
@@ -48,6 +49,12 @@ class UnknownField(Invalid):
 
 class MalformedBody(Invalid):
     code = "malformed_body"
+
+
+def unfit(error: WireError) -> Invalid:
+    """Of a message to workers' endpoints that does not fit the schema."""
+    kind = UnknownField if error.problem.startswith("unknown field") else Invalid
+    return kind(str(error), field=error.path or None)
 
 
 class InvalidToken(TagmillError):

@@ -203,7 +203,7 @@ class PreviewCall(Resource):
     queryset = Preview.objects.all()
 
     def answer(self, uuid: UUID, headers: dict[str, str] | None = None) -> Response:
-        limit = pagination.limit_of(self.request)
+        limit = pagination.limit_of(self.request.query_params)
         status, found = answer(uuid, base(self.request), limit)
         return Response(found, status, headers=headers)
 
@@ -239,6 +239,8 @@ class NewPreview(PreviewCall):
         complete, 202 while it is not; `Prefer: wait=N` waits for it up to N seconds. 400
         `invalid_definition`, with the `column`. A newer preview of the client ends this one."""
         given = self.given(PreviewIn)
+        # Before there is anything to wait for.
+        pagination.limit_of(request.query_params)
         made = previews.start(
             given["definition"],
             given.get("namespaces", {}),
@@ -290,7 +292,7 @@ class NodesOfPreview(Resource):
             raise Invalid("change must be added or removed", field="change")
         if change != "members" and preview.compare_to_id is None:
             raise Invalid("the preview is compared with no tag", field="change")
-        limit = pagination.limit_of(request)
+        limit = pagination.limit_of(request.query_params)
         cursor = request.query_params.get("after")
         after = pagination.decode(cursor, int) if cursor else -1
         rows = previews.Membership(preview).page(change, after, limit + 1)

@@ -14,9 +14,9 @@ from rest_framework import serializers
 from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.throttling import AnonRateThrottle
 
 from api import tokens
+from api.login import LoginThrottle
 from api.permissions import GROUPS, Role, role_of
 from api.problems import InvalidToken
 from api.resources.base import Name, Resource, Strict, one
@@ -27,13 +27,6 @@ from tagmill.rebuilds.models import WorkerToken
 
 ADMIN = {"GET": Role.ADMIN, "POST": Role.ADMIN, "DELETE": Role.ADMIN}
 MOST_CLUSTERS = 1000
-
-
-class LoginThrottle(AnonRateThrottle):
-    """Guessing passwords from one address; counted in each server process."""
-
-    rate = "10/min"
-    scope = "login"
 
 
 class Credentials(Strict):

@@ -19,7 +19,7 @@ from rest_framework.response import Response
 from api import metrics
 from api.authentication import WorkerTokenAuthentication
 from api.permissions import IsWorker, Role
-from api.problems import UnknownField
+from api.problems import unfit
 from api.resources.base import Resource
 from tagmill.config import load
 from tagmill.errors import Invalid, NotFound, WorkerGone
@@ -78,10 +78,7 @@ class WorkerCall(Resource):
         try:
             return messages.build(kind, self.request.data)
         except messages.WireError as error:
-            is_unknown = error.problem.startswith("unknown field")
-            raise (UnknownField if is_unknown else Invalid)(
-                str(error), field=error.path or None
-            ) from None
+            raise unfit(error) from None
 
     def worker(self, uuid: str) -> Worker:
         """Raises WorkerGone."""

@@ -128,7 +128,10 @@ class Server:
         scrape = Metrics(self._native, self._config.metrics_token)
         return [
             _route(
-                "lease", "/api/v1/workers/lease", lambda: LeaseResource(self._broker, most_wait)
+                "lease",
+                "/api/v1/workers/lease",
+                lambda: LeaseResource(self._broker, most_wait),
+                lease.MOST_BYTES,
             ),
             _route(
                 "batch",
@@ -190,5 +193,5 @@ class Server:
             stream.changed()
 
 
-def _route(name: str, path: str, make: Any) -> Route:
-    return Route(name, re.compile(path.encode() + b"/?"), make)
+def _route(name: str, path: str, make: Any, most_bytes: int | None = None) -> Route:
+    return Route(name, re.compile(path.encode() + b"/?"), make, most_bytes)

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 import zstandard
 
 from api import metrics
+from api.problems import UnknownField
 from api.server.batchcache import BatchCache
 from api.server.http import Request
 from api.server.lease import authenticated, cluster_ids
@@ -46,8 +47,8 @@ class BatchResource(Native):
         token = credentials(request, TOKEN_SCHEME)
         part = slice_of(request, self._limits)
         # A client may send the header in several lines: together they are one list.
-        offered = request.requestHeaders.getRawHeaders("accept-encoding", [])
-        is_zstd = accepts_zstd(",".join(offered))
+        offered = request.requestHeaders.getRawHeaders(b"accept-encoding", [])
+        is_zstd = accepts_zstd(b",".join(offered).decode("latin-1"))
         # Two calls: only in between, on the reactor thread, can the cache be asked.
         rev = await self._threads.call(readable_revision, token, self._partition)
         key = (self._partition, rev, part, is_zstd)
@@ -89,7 +90,7 @@ def slice_of(request: Request, limits: Slice) -> Slice:
     unknown = given.keys() - asdict(limits).keys()
     if unknown:
         name = min(unknown)
-        raise Invalid(f"unknown parameter {name!r}", field=name)
+        raise UnknownField(f"unknown parameter {name!r}", field=name)
     numbers = {name: _number(name, value) for name, value in given.items()}
     return Slice(
         since=numbers.get("since"),

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -20,7 +21,8 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import LoopingCall
 from twisted.python.failure import Failure
 
-from wire.messages import LeaseAnswer, LeaseRequest
+from api.problems import unfit
+from wire.messages import LeaseAnswer, LeaseRequest, WireError, load
 
 log = structlog.get_logger("tagmill.broker")
 
@@ -33,28 +35,40 @@ LOOK_AGAIN_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Poll:
-    """What a worker asked for, and the token it asked with."""
+    """What a worker asked for, and the token it asked with. `request` is read from the body at its
+    first use: in the thread of the first attempt, when the token has proved good."""
 
     token: str
-    request: LeaseRequest
+    body: bytes
+
+    @cached_property
+    def request(self) -> LeaseRequest:
+        """Raises Invalid."""
+        try:
+            return load(LeaseRequest, self.body)
+        except WireError as error:
+            raise unfit(error) from None
 
 
 @dataclass(frozen=True)
 class Taken:
     """What an attempt found. `clusters`: what the token may take, None for every cluster.
-    `leased`: the clusters of the leases in `answer`."""
+    `leased`: the clusters of the leases in `answer`. `holds`: the partitions that the worker
+    named as held."""
 
     answer: LeaseAnswer
     clusters: frozenset[int] | None
     leased: frozenset[int] = frozenset()
+    holds: frozenset[int] = frozenset()
 
 
 @dataclass(eq=False)
 class _Waiter:
     poll: Poll
-    holds: frozenset[int]
     done: Deferred[LeaseAnswer] = field(default_factory=Deferred)
     clusters: frozenset[int] | None = None
+    holds: frozenset[int] = frozenset()
+    """Like `clusters`, known after the first attempt: nobody is parked before."""
     is_busy: bool = False
     try_again: bool = False
     """Work arrived while an attempt ran, which may have looked too early to see it."""
@@ -92,7 +106,7 @@ class Broker:
     def poll(self, poll: Poll, seconds: float) -> Deferred[LeaseAnswer]:
         """The answer within about `seconds`: empty when nothing came. Cancel it when the client has
         gone. An attempt's error (the token, the database) is passed on."""
-        waiter = _Waiter(poll, frozenset(poll.request.holds))
+        waiter = _Waiter(poll)
         waiter.done = Deferred(lambda _: self._over(waiter))
         self._waiters[waiter] = None
         if seconds > 0:
@@ -147,7 +161,8 @@ class Broker:
         )
 
     def _taken(self, taken: Taken, waiter: _Waiter, last: bool) -> None:
-        waiter.is_busy, waiter.clusters = False, taken.clusters
+        waiter.is_busy = False
+        waiter.clusters, waiter.holds = taken.clusters, taken.holds
         if taken.answer.leases:
             if waiter.is_over:
                 self._return(waiter, taken.answer)

@@ -61,7 +61,7 @@ class Metrics(Native):
     async def answer(self, request: Request) -> None:
         if self._token:
             given = credentials(request, "Bearer")
-            if not hmac.compare_digest(given.encode(), self._token.encode()):
+            if not hmac.compare_digest(given.encode("latin-1"), self._token.encode()):
                 raise problems.Unauthorized("the metrics token is wrong", "Bearer")
         elif not is_local(request):
             raise problems.Forbidden("set TAGMILL_METRICS_TOKEN to read metrics from elsewhere")

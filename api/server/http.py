@@ -40,11 +40,13 @@ class Intake(Protocol):
 
 @dataclass(frozen=True)
 class Route:
-    """`make` gets the groups of `pattern` (which matches the whole path)."""
+    """`make` gets the groups of `pattern` (which matches the whole path). `most_bytes` bounds its
+    bodies where that is less than TAGMILL_REQUEST_BYTES."""
 
     name: str
     pattern: re.Pattern[bytes]
     make: Callable[..., IResource]
+    most_bytes: int | None = None
 
 
 class Request(server.Request):
@@ -58,6 +60,7 @@ class Request(server.Request):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._received = 0
+        self._most_bytes = 0
         self.intake: Intake | None = None
         self._lingering: Any = None
         self.is_refused = False
@@ -71,15 +74,23 @@ class Request(server.Request):
             self.channel._version,
         )
         self.path = self.uri.partition(b"?")[0]
+        self._most_bytes = self.site.most_bytes(self.path)
         self.intake = self.site.intake(self)
         if self.intake is not None:
             self.content = BytesIO()
             self.site.in_flight.add(self)
-        elif length is not None and length > self.site.request_bytes:
+        elif length is not None and length > self._most_bytes:
             self.content = BytesIO()
             self.fail(self._too_large())
         else:
             super().gotLength(length)
+
+    def getHeader(self, key: Any) -> Any:
+        """Of text as of bytes: a header may hold any byte, and Twisted decodes UTF-8 or raises."""
+        if isinstance(key, bytes):
+            return super().getHeader(key)
+        value = super().getHeader(key.encode("latin-1"))
+        return None if value is None else value.decode("latin-1")
 
     def handleContentChunk(self, data: bytes) -> None:
         if self.is_refused:
@@ -88,7 +99,7 @@ class Request(server.Request):
             self.intake.feed(data)
             return
         self._received += len(data)
-        if self._received > self.site.request_bytes:
+        if self._received > self._most_bytes:
             self.fail(self._too_large())
             return
         super().handleContentChunk(data)
@@ -149,10 +160,9 @@ class Request(server.Request):
             self._lingering.cancel()
 
     def _too_large(self) -> TooLarge:
-        limit = self.site.request_bytes
-        return TooLarge(
-            f"the body is larger than {limit} bytes (TAGMILL_REQUEST_BYTES)", limit=limit
-        )
+        limit = self._most_bytes
+        setting = " (TAGMILL_REQUEST_BYTES)" if limit == self.site.request_bytes else ""
+        return TooLarge(f"the body is larger than {limit} bytes{setting}", limit=limit)
 
 
 class Site(server.Site):
@@ -183,6 +193,13 @@ class Site(server.Site):
                 return route.make(*found.groups())
         request.route = route_of(request.path)
         return self._fallback
+
+    def most_bytes(self, path: bytes) -> int:
+        """Of a body that is sent there."""
+        for route in self.routes:
+            if route.most_bytes is not None and route.pattern.fullmatch(path):
+                return min(route.most_bytes, self.request_bytes)
+        return self.request_bytes
 
     def left(self, request: Request) -> None:
         """Called when a request is over, for whatever reason; may be called twice."""

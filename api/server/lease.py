@@ -14,7 +14,7 @@ from tagmill.errors import Invalid, NotFound, WorkerGone
 from tagmill.fleet.models import Partition
 from tagmill.rebuilds import leases, workers
 from tagmill.rebuilds.models import Worker, WorkerToken
-from wire.messages import TOKEN_SCHEME, LeaseAnswer, LeaseRequest, WireError, dump, load
+from wire.messages import TOKEN_SCHEME, LeaseAnswer, LeaseRequest, dump
 
 WAIT = re.compile(r"(?:^|[,;\s])wait=(\d{1,6})(?:$|[,;\s])")
 
@@ -28,15 +28,9 @@ class LeaseResource(Native):
         self._most_seconds = most_seconds
 
     async def answer(self, request: Request) -> None:
-        token = credentials(request, TOKEN_SCHEME)
-        try:
-            asked = load(LeaseRequest, body_of(request))
-        except WireError as error:
-            raise Invalid(str(error), field=error.path or None) from None
-        if not 1 <= asked.max_partitions <= MOST_PARTITIONS:
-            raise Invalid(f"must be 1 to {MOST_PARTITIONS}", field="max_partitions")
+        poll = Poll(credentials(request, TOKEN_SCHEME), body_of(request))
         seconds = min(wait(request.getHeader("prefer")), self._most_seconds)
-        answer = await self._broker.poll(Poll(token, asked), seconds)
+        answer = await self._broker.poll(poll, seconds)
         if seconds:
             request.setHeader("Preference-Applied", f"wait={seconds}")
         respond(request, dump(answer))
@@ -44,6 +38,9 @@ class LeaseResource(Native):
 
 # Bounds one transaction and one answer; a worker that wants more asks again.
 MOST_PARTITIONS = 256
+# The partitions that a worker names as held, ten bytes each.
+MOST_HOLDS = 100_000
+MOST_BYTES = 1024 * 1024
 
 
 def wait(prefer: str | None) -> int:
@@ -53,18 +50,29 @@ def wait(prefer: str | None) -> int:
 
 
 def take(poll: Poll) -> Taken:
-    """One attempt, in a thread. Authenticates each time: a token may be revoked while it waits."""
+    """One attempt, in a thread. Authenticates each time: a token may be revoked while it waits. And
+    does so first: a stranger's message is not even read."""
     token = authenticated(poll.token)
-    worker = registered(poll.request.worker, token)
+    asked = checked(poll.request)
+    worker = registered(asked.worker, token)
     clusters = cluster_ids(token)
-    answer = leases.lease(worker, poll.request.max_partitions, poll.request.holds)
+    answer = leases.lease(worker, asked.max_partitions, asked.holds)
     leased: frozenset[int] = frozenset()
     if answer.leases:
         partitions = [lease.partition for lease in answer.leases]
         leased = frozenset(
             Partition.objects.filter(id__in=partitions).values_list("cluster_id", flat=True)
         )
-    return Taken(answer, clusters, leased)
+    return Taken(answer, clusters, leased, frozenset(asked.holds))
+
+
+def checked(asked: LeaseRequest) -> LeaseRequest:
+    """Raises Invalid."""
+    if not 1 <= asked.max_partitions <= MOST_PARTITIONS:
+        raise Invalid(f"must be 1 to {MOST_PARTITIONS}", field="max_partitions")
+    if len(asked.holds) > MOST_HOLDS:
+        raise Invalid(f"must be {MOST_HOLDS} partitions at most", field="holds")
+    return asked
 
 
 def give_back(poll: Poll, answer: LeaseAnswer) -> None:

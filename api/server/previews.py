@@ -20,9 +20,9 @@ from twisted.internet.defer import Deferred, DeferredLock
 from twisted.internet.task import LoopingCall
 from twisted.python.failure import Failure
 
-from api.pagination import DEFAULT_LIMIT
+from api.pagination import limit_of
 from api.resources import previews as resource
-from api.server.http import Request
+from api.server.http import Request, route_of
 from api.server.lease import wait
 from api.server.native import Native, body_of, respond
 from api.server.threads import Threads
@@ -142,6 +142,8 @@ class PreviewResource(Native):
     def render(self, request: Request) -> Any:
         method = request.method.decode("ascii", "replace")
         if method not in self.methods or not wait(request.getHeader("prefer")):
+            # It counts as what it is, a request that nobody holds.
+            request.route = route_of(request.path)
             return self._fallback.render(request)
         return super().render(request)
 
@@ -209,7 +211,7 @@ def _ask(django: WSGIHandler, environment: dict[str, Any]) -> tuple[int, dict[st
 def _read(environment: dict[str, Any], uuid: UUID) -> tuple[int, bytes]:
     """In a thread: the status and the body now. Raises PreviewGone."""
     request = WSGIRequest(environment)
-    limit = int(request.GET.get("limit", DEFAULT_LIMIT))
+    limit = limit_of(request.GET)
     try:
         status, body = resource.answer(uuid, resource.base(request), limit)
     except NotFound:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from tagmill.errors import ConfigurationError
@@ -46,6 +47,10 @@ class Config(BaseSettings):
     csrf_trusted_origins: str = ""
     """Origins (`https://tags.example.com`) that may post to the admin, separated by commas."""
 
+    trusted_proxies: Annotated[int, Field(ge=0, le=16)] = 0
+    """Proxies in front, each of which adds to `X-Forwarded-For`. Above 0, `X-Forwarded-Proto` is
+    believed as well, and cookies are sent over TLS alone. 0: no such header is believed."""
+
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """What is logged, as one JSON object a line on standard error."""
 
@@ -74,8 +79,8 @@ class Config(BaseSettings):
     import_line_bytes: Annotated[int, Field(ge=1024)] = 16 * MIB
     """The longest line of a bulk import."""
 
-    definition_bytes: Annotated[int, Field(ge=64, le=1 * MIB)] = 16 * KIB
-    """The longest definition of a tag."""
+    definition_bytes: Annotated[int, Field(ge=64, le=16 * KIB)] = 16 * KIB
+    """The longest definition of a tag, 16 KiB at most."""
 
     batch_nodes: Annotated[int, Field(ge=1, le=65_536)] = 1024
     """Most nodes in one batch to a worker, whatever the worker asks for."""
@@ -90,7 +95,8 @@ class Config(BaseSettings):
     """How long a lease lasts without a heartbeat, by the database's clock."""
 
     heartbeat_seconds: Annotated[int, Field(ge=1, le=600)] = 15
-    """How often a worker says that it lives. A worker silent for three leases is forgotten."""
+    """How often a worker says that it lives, at most half of a lease. A worker silent for three
+    leases is forgotten."""
 
     poll_seconds: Annotated[int, Field(ge=1, le=300)] = 60
     """The longest that a long-poll is held (`Prefer: wait`)."""
@@ -124,6 +130,16 @@ class Config(BaseSettings):
             raise ValueError("must be ADDRESS:PORT, for example 127.0.0.1:8080")
         return value
 
+    @model_validator(mode="after")
+    def _outlives_a_lost_heartbeat(self) -> Self:
+        if 2 * self.heartbeat_seconds > self.lease_seconds:
+            raise ValueError(
+                f"TAGMILL_HEARTBEAT_SECONDS={self.heartbeat_seconds} is more than half of "
+                f"TAGMILL_LEASE_SECONDS={self.lease_seconds}: one heartbeat that is late would end "
+                "leases of workers that live"
+            )
+        return self
+
     @property
     def listen_address(self) -> tuple[str, int]:
         host, _, port = self.listen.rpartition(":")
@@ -136,11 +152,14 @@ def load() -> Config:
     try:
         return Config()
     except ValidationError as error:
-        problems = [
-            f"{_variable(str(item['loc'][0]))}={item['input']!r}: {item['msg']}"
-            for item in error.errors()
-        ]
-        raise ConfigurationError("; ".join(problems)) from None
+        raise ConfigurationError("; ".join(map(_problem, error.errors()))) from None
+
+
+def _problem(item: ErrorDetails) -> str:
+    # What is wrong of several settings together has no place, and names them itself.
+    if not item["loc"]:
+        return item["msg"].removeprefix("Value error, ")
+    return f"{_variable(str(item['loc'][0]))}={item['input']!r}: {item['msg']}"
 
 
 def _variable(field: str) -> str:

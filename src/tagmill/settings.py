@@ -14,10 +14,14 @@ CSRF_FAILURE_VIEW = "api.problems.csrf_failure"
 SESSION_COOKIE_HTTPONLY = True
 SECURE_CONTENT_TYPE_NOSNIFF = True
 X_FRAME_OPTIONS = "DENY"
+# Without a proxy that sets the header, every client could claim what it likes.
+if CONFIG.trusted_proxies:
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = CONFIG.trusted_proxies > 0
 
 INSTALLED_APPS = [
     "api",
-    "django.contrib.admin",
+    "api.apps.AdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -96,6 +100,8 @@ REST_FRAMEWORK = {
     "DEFAULT_PARSER_CLASSES": ["api.parsers.JSONParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "EXCEPTION_HANDLER": "api.problems.exception_handler",
+    # Who is throttled: unset, it would be the whole of X-Forwarded-For, whatever a client sends.
+    "NUM_PROXIES": CONFIG.trusted_proxies,
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
 

@@ -88,7 +88,9 @@ def test_a_missing_field_is_named(operator: APIClient) -> None:
     assert found["errors"][0]["field"] == "name"
 
 
-@pytest.mark.parametrize("limit", ["0", "1001", "-1", "x", "\u0661"])
+@pytest.mark.parametrize(
+    "limit", ["0", "1001", "-1", "x", "\u0661", "", "0000000019999999", "9" * 4400, "1_0"]
+)
 def test_a_page_size_out_of_bounds_is_refused(viewer: APIClient, limit: str) -> None:
     answer = viewer.get("/api/v1/nodes/", {"limit": limit})
     assert problem(answer, 400, "invalid")["field"] == "limit"

@@ -46,6 +46,28 @@ def test_a_name_and_a_password_get_a_token_that_can_be_revoked(db: None) -> None
     problem(client.get("/api/v1/tags/"), 401, "unauthorized")
 
 
+@pytest.mark.parametrize("first", ["/api/v1/auth/token", "/admin/login/"])
+def test_the_eleventh_guess_waits_wherever_and_whatever_the_client_claims(
+    db: None, first: str
+) -> None:
+    """Under changing addresses, and while it is logged in: the login page and tokens together."""
+    client = APIClient()
+    client.force_login(User.objects.create_superuser("root"))
+    guess = {"username": "ann", "password": "?"}
+    addresses = (f"10.0.0.{number}" for number in range(100))
+
+    def attempt(path: str) -> Any:
+        kind = "json" if path.startswith("/api/") else "multipart"
+        return client.post(path, guess, format=kind, HTTP_X_FORWARDED_FOR=next(addresses))
+
+    for _ in range(10):
+        assert attempt(first).status_code in {200, 401}
+    for path in ("/api/v1/auth/token", "/admin/login/"):
+        found = problem(attempt(path), 429, "throttled")
+        assert f"wait {found['retry_after']} s" in found["detail"]
+    assert client.get("/admin/login/").status_code == 302
+
+
 def test_only_the_hash_of_a_token_is_stored(db: None) -> None:
     token = command("create_token", "--user", "ann", "--role", "viewer")
     assert token not in str(list(AuthToken.objects.values()))

@@ -25,6 +25,9 @@ def test_docs_list_every_setting() -> None:
         ("TAGMILL_PARTITION_SLOTS", "100", "multiple of 8"),
         ("TAGMILL_THREADS", "many", "integer"),
         ("TAGMILL_LOG_LEVEL", "loud", "debug"),
+        ("TAGMILL_DEFINITION_BYTES", "16385", "16384"),
+        ("TAGMILL_HEARTBEAT_SECONDS", "31", "half of TAGMILL_LEASE_SECONDS=60"),
+        ("TAGMILL_LEASE_SECONDS", "29", "TAGMILL_HEARTBEAT_SECONDS=15"),
     ],
 )
 def test_a_bad_setting_is_named_and_stops_the_start(

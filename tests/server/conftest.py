@@ -37,6 +37,10 @@ def stack(
     transactional_db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Stack]:
     """A server that is ready, without the periodic tasks."""
+    yield from server(tmp_path, monkeypatch)
+
+
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
     monkeypatch.setenv("DATABASE_URL", database_url())
     monkeypatch.setenv("TAGMILL_VAR", str(tmp_path / "var"))
     with running(Stack(f"127.0.0.1:{free_port()}", "", tmp_path / "log")) as stack:

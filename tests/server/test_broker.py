@@ -10,7 +10,7 @@ from twisted.internet.task import Clock
 
 from api.server.broker import LOOK_AGAIN_SECONDS, WAKE, Broker, Poll, Taken
 from tagmill.errors import DatabaseUnavailable
-from wire.messages import LeaseAnswer, LeasedPartition, LeaseRequest
+from wire.messages import LeaseAnswer, LeasedPartition, LeaseRequest, dump
 
 NOTHING = LeaseAnswer([], {})
 
@@ -39,8 +39,8 @@ class Attempts:
     def poll(self, name: str, seconds: float = 60, holds: Iterable[int] = ()) -> list[object]:
         """What the poll gets lands in the list."""
         got: list[object] = []
-        request = LeaseRequest(name, 1, list(holds))
-        self.deferred = self.broker.poll(Poll("token", request), seconds)
+        body = dump(LeaseRequest(name, 1, list(holds)))
+        self.deferred = self.broker.poll(Poll("token", body), seconds)
         self.deferred.addBoth(got.append)
         return got
 
@@ -52,16 +52,18 @@ class Attempts:
         return got
 
     def find_nothing(self, name: str, clusters: Iterable[int] | None = None) -> None:
-        self._end(name).callback(Taken(NOTHING, frozenset(clusters) if clusters else None))
+        poll, found = self._end(name)
+        able = frozenset(clusters) if clusters else None
+        found.callback(Taken(NOTHING, able, holds=frozenset(poll.request.holds)))
 
     def find(self, name: str, cluster: int = 1) -> LeaseAnswer:
         answer = LeaseAnswer([LeasedPartition(f"lease of {name}", 1, "c", 1, 8, [])], {})
-        self._end(name).callback(Taken(answer, None, frozenset({cluster})))
+        self._end(name)[1].callback(Taken(answer, None, frozenset({cluster})))
         return answer
 
-    def _end(self, name: str) -> Deferred[Taken]:
+    def _end(self, name: str) -> tuple[Poll, Deferred[Taken]]:
         (number,) = (n for n, (poll, _) in enumerate(self.running) if poll.request.worker == name)
-        return self.running.pop(number)[1]
+        return self.running.pop(number)
 
     @property
     def trying(self) -> list[str]:

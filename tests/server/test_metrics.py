@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+from twisted.internet.task import Clock
 
 from api import metrics
+from api.server.app import Server
+from tagmill import config
 from wire.messages import Completion, CompletionAnswer, PartitionResult, ResultOutcome
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
@@ -30,6 +34,24 @@ def test_every_metric_is_documented_with_its_type_and_labels() -> None:
     rows = re.findall(r"^\| `(tagmill_\w+)` \| (\w+) \| ([^|]*) \|", PAGE.read_text(), re.M)
     documented = {(name, kind, labels.replace("`", "").strip()) for name, kind, labels in rows}
     assert documented == registered()
+
+
+def test_every_native_route_is_documented() -> None:
+    server = Server(Clock(), config.load(), run_maintenance=False)
+    routes = {route.name for route in server._site.routes}
+    (line,) = re.findall(r"^`route` is one of (.*?)\(native\)", PAGE.read_text(), re.M | re.S)
+    assert set(re.findall(r"`(\w+)`", line)) == routes
+
+
+def test_what_waits_counts_no_seconds() -> None:
+    for route in ("lease", "events", "preview"):
+        metrics.observe_request("POST", route, 200, 30.0)
+    counted = {sample.labels["route"] for sample in samples(metrics.REQUEST_SECONDS)}
+    assert counted.isdisjoint({"lease", "events", "preview"})
+
+
+def samples(metric: Any) -> list[Any]:
+    return [sample for family in metric.collect() for sample in family.samples]
 
 
 def test_a_completion_counts_its_outcomes_and_its_seconds_per_document() -> None:

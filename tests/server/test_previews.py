@@ -29,11 +29,13 @@ def token(stack: Stack, no_jobs: None) -> str:
     return token_of("operator")
 
 
-def ask(stack: Stack, token: str, definition: str = HAS_GPU, wait: int = 30) -> tuple[Any, Any]:
+def ask(
+    stack: Stack, token: str, definition: str = HAS_GPU, wait: int = 30, limit: str = "2"
+) -> tuple[Any, Any]:
     response, data = call(
         stack,
         "POST",
-        f"{URL}?limit=2",
+        f"{URL}?limit={limit}",
         json.dumps({"definition": definition}),
         Authorization=token,
         Content_Type="application/json",
@@ -69,6 +71,12 @@ def test_a_waiting_preview_is_answered_when_it_is_complete(stack: Stack, token: 
 def test_a_wait_that_is_over_answers_with_progress(stack: Stack, token: str) -> None:
     response, body = ask(stack, token, wait=1)
     assert (response.status, body["state"]) == (202, "evaluating")
+    call(stack, "GET", f"{URL}/{body['uuid']}", Authorization=token)
+    scraped = call(stack, "GET", "/metrics")[1].decode()
+    assert 'requests_total{method="POST",route="preview",status="202"} 1.0' in scraped
+    assert 'request_seconds_count{route="preview"}' not in scraped
+    # A request that does not wait is timed like others.
+    assert 'request_seconds_count{route="tags"} 1.0' in scraped
     path = f"{URL}/{body['uuid']}"
     waiting = in_thread(
         lambda: call(stack, "GET", path, Authorization=token, Prefer="wait=30")[0].status
@@ -95,6 +103,17 @@ def test_what_is_refused_is_refused_before_any_wait(stack: Stack, token: str) ->
     assert (response.status, body["code"]) == (403, "forbidden")
     response, _ = call(stack, "PUT", URL, Authorization=token, Prefer="wait=9")
     assert response.status == 405
+
+
+@pytest.mark.parametrize("limit", ["0000000019999999", "9" * 4400, "x"])
+def test_a_wait_takes_no_other_page_than_the_rest(stack: Stack, token: str, limit: str) -> None:
+    response, body = ask(stack, token, wait=1, limit=limit)
+    assert (response.status, body["field"]) == (400, "limit")
+    assert not Preview.objects.exists()
+    _, body = ask(stack, token, wait=0)
+    path = f"{URL}/{body['uuid']}?limit={limit}"
+    response, data = call(stack, "GET", path, Authorization=token, Prefer="wait=1")
+    assert (response.status, json.loads(data)["field"]) == (400, "limit")
 
 
 def test_the_events_of_a_preview_end_with_its_end(stack: Stack, token: str) -> None:

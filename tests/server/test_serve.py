@@ -14,6 +14,7 @@ import pytest
 from django.contrib.auth.models import Group, User
 from knox.models import AuthToken
 
+from api.server.lease import MOST_BYTES, MOST_HOLDS
 from loadtest.polls import parked_polls, wait_until
 from loadtest.stack import Stack
 from tagmill.fleet import clusters
@@ -22,6 +23,7 @@ from tagmill.rebuilds import workers
 from tests.server.conftest import serve
 
 LIMIT = 16 * 1024 * 1024
+LEASE = "/api/v1/workers/lease"
 
 
 def call(
@@ -45,7 +47,10 @@ def token_of(role: str) -> str:
 
 def worker(stack: Stack) -> tuple[str, str]:
     """(Authorization, worker uuid) of a worker that has registered."""
-    _, token = workers.issue_token("test", "all")
+    return registered(stack, workers.issue_token("test", "all")[1])
+
+
+def registered(stack: Stack, token: str) -> tuple[str, str]:
     header = f"Worker {token}"
     body = json.dumps({"name": "w", "evaluator": "lxml", "version": "0"})
     response, data = call(
@@ -130,11 +135,27 @@ def test_metrics_answer_to_this_machine_and_not_through_a_proxy(stack: Stack) ->
 
 
 def test_a_wrong_worker_token_and_a_wrong_method_are_problems(stack: Stack) -> None:
-    response, data = call(stack, "POST", "/api/v1/workers/lease", b"{}", Authorization="Worker x")
-    assert response.status in {400, 401}
-    assert "code" in json.loads(data)
+    response, data = call(stack, "POST", LEASE, b"{no json", Authorization="Worker x")
+    assert (response.status, json.loads(data)["code"]) == (401, "unauthorized")
+    assert response.getheader("WWW-Authenticate") == "Worker"
     response, _ = call(stack, "GET", "/api/v1/workers/lease")
     assert (response.status, response.getheader("Allow")) == (405, "POST")
+
+
+def test_a_lease_request_is_bounded_and_checked_like_other_messages(stack: Stack) -> None:
+    header, uuid = worker(stack)
+    for message, status, code, field in (
+        ({"holds": [1] * (MOST_HOLDS + 1)}, 400, "invalid", "holds"),
+        ({"max_partitions": 257}, 400, "invalid", "max_partitions"),
+        ({"wishes": 1}, 400, "unknown_field", None),
+        ({"holds": list(range(10**8, 10**8 + MOST_HOLDS))}, 200, None, None),
+    ):
+        body = json.dumps({"worker": uuid, **message}, separators=(",", ":"))
+        response, data = call(stack, "POST", LEASE, body, Authorization=header)
+        found = json.loads(data)
+        assert (response.status, found.get("code"), found.get("field")) == (status, code, field)
+    response, data = call(stack, "POST", LEASE, b" " * (MOST_BYTES + 1), Authorization="Worker x")
+    assert (response.status, json.loads(data)["limit"]) == (413, MOST_BYTES)
 
 
 def test_sigterm_answers_parked_polls_and_ends_with_success(stack: Stack) -> None:

@@ -1,0 +1,55 @@
+"""Headers of bytes that are not UTF-8 are wrong or ignored, like others: never an error of ours."""
+
+from __future__ import annotations
+
+import json
+from uuid import UUID
+
+import pytest
+
+from loadtest.stack import Stack
+from tests.server.test_serve import call, token_of, worker
+
+BYTES = "\xff\xfe=1"
+NOBODY = UUID(int=0)
+
+
+@pytest.mark.parametrize("scheme", ["Worker", "Token", "Bearer", ""])
+def test_a_token_of_any_bytes_is_a_wrong_token(stack: Stack, scheme: str) -> None:
+    for method, path in (
+        ("POST", "/api/v1/workers/lease"),
+        ("GET", "/api/v1/partitions/1/nodes"),
+        ("GET", f"/api/v1/rebuilds/{NOBODY}/events"),
+        ("GET", f"/api/v1/tags/preview/{NOBODY}/events"),
+        ("POST", "/api/v1/nodes/import"),
+        ("POST", "/api/v1/tags/preview"),
+    ):
+        response, data = call(
+            stack, method, path, b"{}", Authorization=f"{scheme} {BYTES}", Prefer="wait=1"
+        )
+        assert (response.status, json.loads(data)["code"]) == (401, "unauthorized"), path
+
+
+def test_other_headers_may_hold_any_bytes(stack: Stack) -> None:
+    bearer, uuid = worker(stack)
+    token = token_of("operator")
+    lease = json.dumps({"worker": uuid})
+    others = {"Prefer": BYTES, "If_None_Match": BYTES, "Accept_Encoding": BYTES, "Cookie": BYTES}
+    for method, path, body, header, status in (
+        ("POST", "/api/v1/workers/lease", lease, bearer, 200),
+        ("GET", "/api/v1/partitions/1/nodes", None, bearer, 404),
+        ("GET", f"/api/v1/rebuilds/{NOBODY}/events", None, token, 404),
+        ("GET", f"/api/v1/tags/preview/{NOBODY}", None, token, 404),
+        ("POST", "/api/v1/nodes/import", b"", token, 200),
+        ("GET", "/healthz", None, "", 200),
+        ("GET", "/readyz", None, "", 200),
+        ("GET", "/metrics", None, "", 200),
+    ):
+        response, data = call(stack, method, path, body, Authorization=header, **others)
+        assert response.status == status, (path, data)
+    assert call(stack, "GET", "/metrics", X_Forwarded_For=BYTES)[0].status == 403
+
+
+def test_a_session_of_any_bytes_is_nobody(stack: Stack) -> None:
+    path = f"/api/v1/rebuilds/{NOBODY}/events"
+    assert call(stack, "GET", path, Cookie=f"sessionid={BYTES}")[0].status == 401

@@ -1,0 +1,147 @@
+"""The worker protocol and the events of a rebuild, as the server itself answers them."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from typing import Any
+
+import pytest
+from django.db.models.functions import Now
+
+from loadtest.stack import Stack
+from tagmill.fleet import clusters
+from tagmill.fleet.models import Cluster, Partition
+from tagmill.rebuilds import workers
+from tagmill.rebuilds.models import WorkerToken
+from tests.fleet.fixtures import no_jobs
+from tests.fleet.support import HAS_GPU, a_worker, put, work
+from tests.server.test_serve import LEASE, call, registered, token_of, worker
+
+__all__ = ["no_jobs"]
+
+
+@pytest.fixture
+def fleet(stack: Stack, no_jobs: None) -> Stack:
+    """A node in each of two clusters, and a tag to evaluate on both."""
+    for name, node in (("north", "a"), ("south", "b")):
+        clusters.create(name)
+        put(node, cluster=name)
+    body = json.dumps({"name": "gpu", "definition": HAS_GPU})
+    made, data = call(
+        stack,
+        "POST",
+        "/api/v1/tags/",
+        body,
+        Authorization=token_of("operator"),
+        Content_Type="application/json",
+    )
+    assert made.status == 201, data
+    return stack
+
+
+def partition(cluster: str) -> int:
+    return Partition.objects.get(cluster__name=cluster).id
+
+
+def of_cluster(stack: Stack, name: str) -> tuple[str, str]:
+    """(Authorization, uuid) of a worker of this cluster."""
+    _, token = workers.issue_token(f"for {name}", [Cluster.objects.get(name=name)])
+    return registered(stack, token)
+
+
+def leased(stack: Stack, header: str, uuid: str) -> Any:
+    body = json.dumps({"worker": uuid, "max_partitions": 8})
+    response, data = call(stack, "POST", LEASE, body, Authorization=header)
+    assert response.status == 200, data
+    return [lease["partition"] for lease in json.loads(data)["leases"]]
+
+
+def nodes(stack: Stack, header: str, cluster: str, query: str = "") -> tuple[int, Any]:
+    path = f"/api/v1/partitions/{partition(cluster)}/nodes{query}"
+    response, data = call(stack, "GET", path, Authorization=header)
+    return response.status, json.loads(data)
+
+
+def test_a_token_leases_and_reads_partitions_of_its_clusters_alone(fleet: Stack) -> None:
+    header, uuid = of_cluster(fleet, "north")
+    assert leased(fleet, header, uuid) == [partition("north")]
+    assert leased(fleet, header, uuid) == []
+    status, batch = nodes(fleet, header, "north")
+    assert (status, len(batch["nodes"])) == (200, 1)
+    # Also when it is in the server's cache.
+    everywhere, _ = worker(fleet)
+    assert nodes(fleet, everywhere, "south")[0] == 200
+    status, problem = nodes(fleet, header, "south")
+    assert (status, problem["code"]) == (404, "not_found")
+
+
+def test_a_worker_is_known_under_its_own_token_alone(fleet: Stack) -> None:
+    _, uuid = of_cluster(fleet, "north")
+    stranger, _ = worker(fleet)
+    body = json.dumps({"worker": uuid})
+    response, data = call(fleet, "POST", LEASE, body, Authorization=stranger)
+    assert (response.status, json.loads(data)["code"]) == (410, "worker_gone")
+
+
+def test_a_revoked_token_reads_and_leases_nothing(fleet: Stack) -> None:
+    header, uuid = of_cluster(fleet, "north")
+    assert nodes(fleet, header, "north")[0] == 200
+    WorkerToken.objects.update(revoked_at=Now())
+    assert nodes(fleet, header, "north")[0] == 401
+    body = json.dumps({"worker": uuid})
+    assert call(fleet, "POST", LEASE, body, Authorization=header)[0].status == 401
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "field"),
+    [
+        ("since=-1", "invalid", "since"),
+        ("after=x", "invalid", "after"),
+        ("max_nodes=", "invalid", "max_nodes"),
+        (f"max_bytes={'9' * 19}", "invalid", "max_bytes"),
+        ("sins=1", "unknown_field", "sins"),
+        ("%FF=1", "unknown_field", "\ufffd"),
+    ],
+)
+def test_batches_refuse_parameters_that_do_not_fit(
+    fleet: Stack, query: str, code: str, field: str
+) -> None:
+    header, _ = worker(fleet)
+    status, problem = nodes(fleet, header, "north", f"?{query}")
+    assert (status, problem["code"], problem["field"]) == (400, code, field)
+
+
+def test_batches_bring_sizes_down_to_what_is_allowed(fleet: Stack) -> None:
+    header, _ = worker(fleet)
+    status, batch = nodes(fleet, header, "north", f"?since=0&max_nodes=0&max_bytes={'9' * 18}")
+    assert (status, len(batch["nodes"])) == (200, 1)
+
+
+def test_the_events_of_a_rebuild_go_on_to_its_end(fleet: Stack) -> None:
+    work(a_worker())
+    token = token_of("admin")
+    body = json.dumps({"tags": ["gpu"]})
+    json_type = "application/json"
+    response, data = call(
+        fleet, "POST", "/api/v1/rebuilds/", body, Authorization=token, Content_Type=json_type
+    )
+    assert response.status == 202, data
+    path = f"/api/v1/rebuilds/{json.loads(data)['uuid']}/events"
+    host, _, port = fleet.listen.partition(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=30)
+    connection.request("GET", path, headers={"Authorization": token})
+    stream = connection.getresponse()
+    assert stream.headers["Content-Type"] == "text/event-stream"
+    assert stream.readline() == b"event: progress\n"
+    first = json.loads(stream.readline()[6:])
+    assert (first["state"], first["done"], first["total"]) == ("running", 0, 2)
+    work(a_worker(name="other"))
+    rest = stream.read().decode().strip().splitlines()
+    connection.close()
+    assert rest[-2] == "event: end"
+    last = json.loads(rest[-1].removeprefix("data: "))
+    assert (last["state"], last["done"], last["nodes_done"]) == ("complete", 2, 2)
+    again = call(fleet, "GET", path, Authorization=token)[1]
+    assert again.startswith(b"event: end\n")
+    assert call(fleet, "GET", path)[0].status == 401
