@@ -245,7 +245,7 @@ def error_of(status: int, headers: Headers, body: bytes) -> ServerError:
     if status == HTTPStatus.NOT_FOUND:
         return NotFound(detail)
     if status in (408, 425, 429) or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        return Unavailable(f"{status} {code}: {detail}", retry_after(headers))
+        return Unavailable(f"{status} {code}: {detail}", retry_after(headers), status)
     if status >= HTTPStatus.BAD_REQUEST:
         return Refused(status, code, detail)
     return ProtocolError(f"an answer with status {status}")

@@ -15,6 +15,8 @@ WorkerError
 
 from __future__ import annotations
 
+from http import HTTPStatus
+
 
 class WorkerError(Exception):
     """The base of all."""
@@ -50,11 +52,25 @@ class Refused(ServerError):
 
 
 class Unavailable(ServerError):
-    """Try again, after `retry_after` seconds at the earliest where the server named a time."""
+    """Try again, after `retry_after` seconds at the earliest where the server named a time.
 
-    def __init__(self, message: str, retry_after: float | None = None) -> None:
+    `status`: of the answer, where there was one."""
+
+    def __init__(
+        self, message: str, retry_after: float | None = None, status: int | None = None
+    ) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+        self.status = status
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether the request may be to blame, so that it must not be sent for ever. A proxy says
+        502 or 504 of a server that a request has brought down, or kept too long."""
+        status = self.status or 0
+        return status >= HTTPStatus.INTERNAL_SERVER_ERROR and (
+            status != HTTPStatus.SERVICE_UNAVAILABLE
+        )
 
 
 class ProtocolError(Unavailable):
