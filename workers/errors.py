@@ -9,6 +9,7 @@ WorkerError
 │   ├── Refused          another 4xx: the server understood and said no
 │   └── Unavailable      no answer, half an answer, 429 or 5xx: try again later
 │       └── ProtocolError    an answer that is not the protocol's, as a proxy's login page
+│           └── AnswerTooLarge   more bytes than a worker takes
 └── EvaluatorError       the child process
     └── EvaluatorBroken  it does not start at all
 """
@@ -75,6 +76,10 @@ class Unavailable(ServerError):
 
 class ProtocolError(Unavailable):
     """Not this protocol. Retried: a proxy in between may answer so while the server restarts."""
+
+
+class AnswerTooLarge(ProtocolError):
+    """More bytes than a worker takes. The message says how many."""
 
 
 class EvaluatorError(WorkerError):

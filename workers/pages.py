@@ -14,10 +14,10 @@ import zstandard
 
 from wire import zstd
 from wire.messages import Batch, WireError, load
-from workers.errors import ProtocolError
+from workers.errors import AnswerTooLarge, ProtocolError
 
-# Above any page that a server sends (its default is 4 MiB of XML, JSON's quotes double that at
-# worst, and a single document may exceed the page), below what a small machine can spare.
+# Above any page that a server sends (64 MiB of XML at most, or one node with 16 documents of 7 MiB;
+# JSON's quotes double that at worst), below what a small machine can spare.
 MOST_BYTES = 256 * 1024 * 1024
 # Only used for servers that do not compress.
 ZSTD_LEVEL = 1
@@ -71,7 +71,7 @@ def unpack(data: bytes, most_bytes: int = MOST_BYTES) -> bytes:
     try:
         return zstd.unpack(data, most_bytes)
     except zstd.TooLarge as error:
-        raise ProtocolError(f"a page of {error}") from None
+        raise AnswerTooLarge(f"a page of {error}") from None
     except ValueError as error:
         raise ProtocolError(str(error)) from None
 
