@@ -343,5 +343,10 @@ def _loaded(content: dict[str, Any]) -> Values:
     packed = content.pop("filter", None)
     if packed is None:
         return Values(**content)
-    bits = int.from_bytes(zlib.decompress(base64.b64decode(packed)), "big")
-    return Values(kept=None, filter=bits, **content)
+    size = _FILTER_BITS // 8
+    # Another process made it, and a kilobyte can hold a megabyte.
+    unpacker = zlib.decompressobj()
+    unpacked = unpacker.decompress(base64.b64decode(packed), size + 1)
+    if len(unpacked) != size or not unpacker.eof:
+        raise ValueError(f"a filter that has not {size} bytes")
+    return Values(kept=None, filter=int.from_bytes(unpacked, "big"), **content)

@@ -45,6 +45,7 @@ from wire.messages import (
 )
 from workers import pages
 from workers.errors import (
+    AnswerTooLarge,
     NotFound,
     ProtocolError,
     Refused,
@@ -114,7 +115,8 @@ class Client:
         max_nodes: int,
         max_bytes: int,
     ) -> Page:
-        """One page of a partition. Raises NotFound where the partition has gone."""
+        """One page of a partition. Raises NotFound where the partition has gone, AnswerTooLarge for
+        a page above `most_page_bytes`."""
         asked = {"since": since, "after": after, "max_nodes": max_nodes, "max_bytes": max_bytes}
         query = urlencode({key: value for key, value in asked.items() if value is not None})
         path = f"partitions/{partition}/nodes?{query}"
@@ -198,7 +200,7 @@ class _Collector(Protocol):
         self._size += len(data)
         if self._size > self._most:
             self._abort()
-            self._fail(ProtocolError(f"an answer of more than {self._most} bytes"))
+            self._fail(AnswerTooLarge(f"an answer of more than {self._most} bytes"))
             return
         self._chunks.append(data)
 
@@ -229,7 +231,7 @@ class _Collector(Protocol):
 
 
 def collect(response: Any, most: int) -> Deferred[bytes]:
-    """The body. Fails with Unavailable when it breaks off, ProtocolError when it is too long."""
+    """The body. Fails with Unavailable when it breaks off, AnswerTooLarge when it is too long."""
     collector = _Collector(most)
     response.deliverBody(collector)
     return collector.done
@@ -245,7 +247,7 @@ def error_of(status: int, headers: Headers, body: bytes) -> ServerError:
     if status == HTTPStatus.NOT_FOUND:
         return NotFound(detail)
     if status in (408, 425, 429) or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        return Unavailable(f"{status} {code}: {detail}", retry_after(headers))
+        return Unavailable(f"{status} {code}: {detail}", retry_after(headers), status)
     if status >= HTTPStatus.BAD_REQUEST:
         return Refused(status, code, detail)
     return ProtocolError(f"an answer with status {status}")

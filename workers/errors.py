@@ -9,11 +9,14 @@ WorkerError
 │   ├── Refused          another 4xx: the server understood and said no
 │   └── Unavailable      no answer, half an answer, 429 or 5xx: try again later
 │       └── ProtocolError    an answer that is not the protocol's, as a proxy's login page
+│           └── AnswerTooLarge   more bytes than a worker takes
 └── EvaluatorError       the child process
     └── EvaluatorBroken  it does not start at all
 """
 
 from __future__ import annotations
+
+from http import HTTPStatus
 
 
 class WorkerError(Exception):
@@ -50,15 +53,33 @@ class Refused(ServerError):
 
 
 class Unavailable(ServerError):
-    """Try again, after `retry_after` seconds at the earliest where the server named a time."""
+    """Try again, after `retry_after` seconds at the earliest where the server named a time.
 
-    def __init__(self, message: str, retry_after: float | None = None) -> None:
+    `status`: of the answer, where there was one."""
+
+    def __init__(
+        self, message: str, retry_after: float | None = None, status: int | None = None
+    ) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+        self.status = status
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether the request may be to blame, so that it must not be sent for ever. A proxy says
+        502 or 504 of a server that a request has brought down, or kept too long."""
+        status = self.status or 0
+        return status >= HTTPStatus.INTERNAL_SERVER_ERROR and (
+            status != HTTPStatus.SERVICE_UNAVAILABLE
+        )
 
 
 class ProtocolError(Unavailable):
     """Not this protocol. Retried: a proxy in between may answer so while the server restarts."""
+
+
+class AnswerTooLarge(ProtocolError):
+    """More bytes than a worker takes. The message says how many."""
 
 
 class EvaluatorError(WorkerError):

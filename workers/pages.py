@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 import orjson
 import zstandard
 
+from wire import zstd
 from wire.messages import Batch, WireError, load
-from workers.errors import ProtocolError
+from workers.errors import AnswerTooLarge, ProtocolError
 
-# Above any page that a server sends (its default is 4 MiB of XML, JSON's quotes double that at
-# worst, and a single document may exceed the page), below what a small machine can spare.
+# Above any page that a server sends (64 MiB of XML at most, or one node with 16 documents of 7 MiB;
+# JSON's quotes double that at worst), below what a small machine can spare.
 MOST_BYTES = 256 * 1024 * 1024
 # Only used for servers that do not compress.
 ZSTD_LEVEL = 1
@@ -68,15 +69,11 @@ def _read_slowly(body: bytes, data: bytes) -> Page:
 def unpack(data: bytes, most_bytes: int = MOST_BYTES) -> bytes:
     """The decompressed bytes, `most_bytes` at most. Raises ProtocolError."""
     try:
-        size = zstandard.get_frame_parameters(data).content_size
-        if size != zstandard.CONTENTSIZE_UNKNOWN and size > most_bytes:
-            raise ProtocolError(f"a page of {size} bytes; {most_bytes} is the limit")
-        plain = zstandard.ZstdDecompressor(max_window_size=1 << 27).decompress(
-            data, max_output_size=most_bytes, allow_extra_data=False
-        )
-    except zstandard.ZstdError as error:
-        raise ProtocolError(f"not zstd: {error}") from None
-    return plain
+        return zstd.unpack(data, most_bytes)
+    except zstd.TooLarge as error:
+        raise AnswerTooLarge(f"a page of {error}") from None
+    except ValueError as error:
+        raise ProtocolError(str(error)) from None
 
 
 def decode(body: bytes) -> Batch:

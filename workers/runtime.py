@@ -28,6 +28,7 @@ from workers.backoff import Backoff
 from workers.client import Client
 from workers.completer import Completer
 from workers.errors import (
+    AnswerTooLarge,
     EvaluatorError,
     NotFound,
     ProtocolError,
@@ -252,6 +253,12 @@ class Worker:
                     max_nodes=nodes,
                     max_bytes=size,
                 )
+            except AnswerTooLarge as error:
+                # As large the next time, but for a page of fewer nodes.
+                if nodes == 1:
+                    raise AnswerTooLarge(_one_node(after, error)) from None
+                nodes = 1
+                continue
             except Unavailable as error:
                 if attempt == FETCH_ATTEMPTS or job.is_abandoned:
                     raise
@@ -437,3 +444,12 @@ class Worker:
 
     async def _sleep(self, seconds: float) -> None:
         await deferLater(self._reactor, seconds)
+
+
+def _one_node(after: int | None, error: AnswerTooLarge) -> str:
+    """What an operator needs to mend it: nothing else ends it."""
+    where = "the first node" if after is None else f"the first node after slot {after}"
+    return (
+        f"{where} has more documents than a worker takes ({error}): delete probes of it, or upload"
+        " smaller documents, which TAGMILL_DOCUMENT_BYTES on the server bounds"
+    )

@@ -67,14 +67,19 @@ class Config(BaseSettings):
     partition_slots: Annotated[int, Field(ge=8, le=65_536, multiple_of=8)] = 1024
     """Slots of a partition made from now on; existing ones keep theirs."""
 
-    document_bytes: Annotated[int, Field(ge=1024)] = 4 * MIB
-    """The largest XML document accepted. Real `lshw -xml` documents are 15 to 300 kB."""
+    # JSON's quoting doubles a document at worst, and a worker takes pages of 256 MiB. A test holds
+    # both limits against that.
+    document_bytes: Annotated[int, Field(ge=1024, le=7 * MIB)] = 4 * MIB
+    """The largest XML document accepted, as it is uploaded and in UTF-8. Real `lshw -xml` documents
+    are 15 to 300 kB. At most 7 MiB: all 16 that a node may have go to a worker in one page."""
 
     document_depth: Annotated[int, Field(ge=8, le=255)] = 128
     """The deepest nesting of elements accepted. libxml2 itself stops at 256."""
 
-    request_bytes: Annotated[int, Field(ge=64 * KIB)] = 16 * MIB
-    """The largest request body accepted, except for `nodes/import`, which is streamed."""
+    request_bytes: Annotated[int, Field(ge=1 * MIB)] = 16 * MIB
+    """The largest request body accepted, except for `nodes/import`, which is streamed. At least 1
+    MiB: a worker's result for one partition of 1024 slots and 500 tags has up to 220 kB, and what
+    it learnt for lint comes on top."""
 
     import_line_bytes: Annotated[int, Field(ge=1024)] = 16 * MIB
     """The longest line of a bulk import."""
@@ -85,8 +90,9 @@ class Config(BaseSettings):
     batch_nodes: Annotated[int, Field(ge=1, le=65_536)] = 1024
     """Most nodes in one batch to a worker, whatever the worker asks for."""
 
-    batch_bytes: Annotated[int, Field(ge=64 * KIB)] = 16 * MIB
-    """Most XML bytes in one batch to a worker (a single larger document still goes out)."""
+    batch_bytes: Annotated[int, Field(ge=64 * KIB, le=64 * MIB)] = 16 * MIB
+    """Most XML bytes in one batch to a worker (a single node that has more still goes out). At most
+    64 MiB, which every worker takes."""
 
     batch_cache_bytes: Annotated[int, Field(ge=0)] = 64 * MIB
     """Memory for batch bodies kept serialised and compressed. 0 keeps none."""

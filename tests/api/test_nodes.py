@@ -166,6 +166,14 @@ def test_a_document_over_the_limit_is_too_large(
     assert problem(answer, 413, "too_large")["limit"] == limit
 
 
+def test_a_probe_too_many_is_refused(operator: APIClient, put: Callable[..., None]) -> None:
+    put("a")
+    for number in range(15):
+        assert xml(operator, "a", GPU, f"?probe=a{number}").status_code == 200
+    answer = xml(operator, "a", GPU, "?probe=a15")
+    assert problem(answer, 400, "invalid")["field"] == "probes"
+
+
 def imported(client: APIClient, body: bytes) -> list[Any]:
     answer = client.post(f"{NODES}import", body, content_type="application/x-ndjson")
     assert answer.status_code == 200

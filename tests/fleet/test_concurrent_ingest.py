@@ -46,6 +46,17 @@ def test_rev_order_is_commit_order() -> None:
     assert (node("a").rev, node("b").rev) == (2, 3)
 
 
+def test_a_probe_that_somebody_else_has_added_counts() -> None:
+    clusters.create("north")
+    ingest.store([Upload("a", probes={f"p{number}": BARE for number in range(15)})])
+    with transaction.atomic():
+        upload(Upload("a", probes={"mine": BARE}))
+        other = in_thread(lambda: upload(Upload("a", probes={"yours": BARE})))
+        until_blocked()
+    assert done(other) == ["refused"]
+    assert "yours" not in set(node("a").documents.values_list("probe", flat=True))
+
+
 def test_a_reader_that_polls_since_never_skips_a_node() -> None:
     clusters.create("north")
     names = [f"n{i}" for i in range(6)]

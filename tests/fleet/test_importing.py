@@ -72,6 +72,14 @@ def test_null_deletes_a_probe() -> None:
     assert [item.probe for item in node("a").documents.all()] == ["lshw"]
 
 
+def test_a_line_that_adds_a_probe_too_many_is_refused() -> None:
+    xml = GPU.decode()
+    lines = [line("a", probes={f"p{number}": xml}) for number in range(17)]
+    *_, last = importing.import_lines(lines)
+    assert (last["line"], last["outcome"]) == (17, "refused")
+    assert (last["error"]["code"], last["error"]["field"]) == ("invalid", "probes")
+
+
 def test_lines_are_read_a_chunk_at_a_time() -> None:
     read = 0
 

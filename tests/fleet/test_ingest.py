@@ -8,8 +8,8 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from tagmill.errors import AlreadyExists, InvalidDocument, NotFound
-from tagmill.fleet import clusters, ingest
+from tagmill.errors import AlreadyExists, Invalid, InvalidDocument, NotFound, TooLarge
+from tagmill.fleet import clusters, ingest, writes
 from tagmill.fleet.models import Cluster, Document, Node, Partition
 from tagmill.fleet.uploads import Upload
 from tagmill.tags import assign, tags
@@ -191,3 +191,50 @@ def test_deleting_the_last_probe_leaves_a_node_without_documents(north: Cluster)
     assert bytes(node("n1").digest) == b""
     assert not Document.objects.exists()
     assert ingest.store([Upload("n1", probes={"lshw": None})])[0].outcome == "unchanged"
+
+
+def probes(first: int, count: int) -> dict[str, bytes | None]:
+    return {f"p{number}": BARE for number in range(first, first + count)}
+
+
+def test_an_upload_has_at_most_16_probes(north: Cluster) -> None:
+    (verdict,) = ingest.store([Upload("n1", probes=probes(0, 17))])
+    assert isinstance(verdict.error, Invalid)
+    assert verdict.error.extra["field"] == "probes"
+    assert ingest.store([Upload("n1", probes=probes(0, 16))])[0].outcome == "created"
+
+
+def test_a_node_has_at_most_16_probes_whatever_the_uploads(north: Cluster, south: Cluster) -> None:
+    ingest.store([Upload("n1", "north", probes=probes(0, 15))])
+    assert ingest.store([Upload("n1", probes=probes(15, 1))])[0].outcome == "updated"
+    for one_more in (
+        Upload("n1", probes=probes(16, 1)),
+        Upload("n1", "south", probes=probes(16, 1)),
+        Upload("n1", probes={"p0": None, **probes(16, 2)}),
+    ):
+        (verdict,) = ingest.store([one_more])
+        assert isinstance(verdict.error, Invalid)
+        assert verdict.error.extra["field"] == "probes" and "17" in verdict.error.detail
+    assert Document.objects.count() == 16 and node("n1").partition.cluster == north
+    assert ingest.store([Upload("n1", probes={"p0": GPU})])[0].outcome == "updated"
+    (verdict,) = ingest.store([Upload("n1", probes={"p0": None, **probes(16, 1)})])
+    assert verdict.outcome == "updated"
+
+
+def test_a_node_that_has_too_many_probes_may_lose_some(
+    north: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ingest.store([Upload("n1", probes=probes(0, 16))])
+    monkeypatch.setattr(writes, "MOST_PROBES", 8)
+    assert ingest.store([Upload("n1", hostname="h", probes={"p0": GPU})])[0].outcome == "updated"
+    assert ingest.store([Upload("n1", probes={"p0": None})])[0].outcome == "updated"
+    assert ingest.store([Upload("n1", probes=probes(0, 1))])[0].outcome == "refused"
+
+
+def test_a_document_is_measured_in_utf_8_too(
+    north: Cluster, configure: Callable[..., None]
+) -> None:
+    configure(document_bytes=1024)
+    document = "<?xml version='1.0' encoding='iso-8859-1'?><a>" + "\xe9" * 600 + "</a>"
+    (verdict,) = ingest.store([Upload("n1", probes={"lshw": document.encode("iso-8859-1")})])
+    assert isinstance(verdict.error, TooLarge) and "1,207 bytes in UTF-8" in verdict.error.detail

@@ -8,6 +8,9 @@ import pytest
 
 from tagmill import config, database
 from tagmill.errors import ConfigurationError
+from tagmill.fleet import uploads
+from wire.messages import Batch, BatchNode, dump
+from workers import pages
 
 DOCS = config.ROOT / "docs"
 
@@ -24,6 +27,8 @@ def test_docs_list_every_setting() -> None:
         ("TAGMILL_LISTEN", "127.0.0.1:99999", "ADDRESS:PORT"),
         ("TAGMILL_PARTITION_SLOTS", "100", "multiple of 8"),
         ("TAGMILL_THREADS", "many", "integer"),
+        ("TAGMILL_DOCUMENT_BYTES", str(8 << 20), "less than or equal to 7340032"),
+        ("TAGMILL_REQUEST_BYTES", str(64 << 10), "greater than or equal to 1048576"),
         ("TAGMILL_LOG_LEVEL", "loud", "debug"),
         ("TAGMILL_DEFINITION_BYTES", "16385", "16384"),
         ("TAGMILL_HEARTBEAT_SECONDS", "31", "half of TAGMILL_LEASE_SECONDS=60"),
@@ -43,6 +48,33 @@ def test_a_bad_setting_is_named_and_stops_the_start(
         config.load.cache_clear()
     assert variable in str(caught.value)
     assert says in str(caught.value)
+
+
+def most(setting: str) -> int:
+    (found,) = (
+        constraint.le
+        for constraint in config.Config.model_fields[setting].metadata
+        if hasattr(constraint, "le")
+    )
+    return int(found)
+
+
+def page_bytes(nodes: int, documents: int, size: int) -> int:
+    """Of a page whose documents have so many bytes, each of which JSON doubles."""
+    probes = {f"p{number:063}": "" for number in range(documents)}
+    node = len(dump(BatchNode(most("batch_nodes"), 2**63 - 1, probes))) + 1
+    return len(dump(Batch(2**63 - 1, 2**63 - 1, [], None))) + nodes * (node + documents * 2 * size)
+
+
+def test_json_doubles_a_document_at_worst() -> None:
+    assert len(dump(BatchNode(1, 1, {"p": '"\\\n\t\r\x7f\x85' * 100}))) <= 2 * 700 + 100
+
+
+def test_the_largest_node_and_the_largest_batch_fit_a_page() -> None:
+    largest = page_bytes(1, uploads.MOST_PROBES, most("document_bytes"))
+    assert largest <= pages.MOST_BYTES
+    most_nodes = most("batch_nodes")
+    assert 2 * most("batch_bytes") + page_bytes(most_nodes, 16, 0) <= pages.MOST_BYTES
 
 
 def test_a_database_other_than_postgresql_is_refused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import time
+import zlib
 from dataclasses import replace
 
 import pytest
@@ -20,6 +21,7 @@ from tagmill.rebuilds import completions, leases
 from tagmill.tags import tags
 from tests.fleet import support
 from tests.fleet.support import GPU, a_worker, put, the_partition
+from wire import zstd
 from wire.messages import Completion
 
 pytestmark = pytest.mark.django_db
@@ -131,23 +133,62 @@ def test_learnt_anew_it_forgets_what_has_vanished(partition: Partition) -> None:
     assert stored() == (5, {"b"})
 
 
-@pytest.mark.parametrize(
-    "part",
-    [
-        "no base64",
-        base64.b64encode(b"no zstd").decode(),
-        base64.b64encode(zstandard.compress(b"no json")).decode(),
-        base64.b64encode(zstandard.compress(b"[1]")).decode(),
-        base64.b64encode(zstandard.compress(b'{"version":1}')).decode(),
-        base64.b64encode(zstandard.compress(b'{"version":99}')).decode(),
-        base64.b64encode(
-            zstandard.compress(words("<a/>").dump().replace(b'"kept"', b'"x"'))
-        ).decode(),
-    ],
-)
-def test_what_cannot_be_read_is_left_out(partition: Partition, part: str) -> None:
-    vocabularies.learn(partition, partition.rev, -1, [part])
+def zipped(data: bytes) -> str:
+    return base64.b64encode(zstandard.compress(data)).decode()
+
+
+def changed(old: bytes, new: bytes) -> str:
+    """A vocabulary with something else in it."""
+    dumped = words("<a/>").dump()
+    assert old in dumped
+    return zipped(dumped.replace(old, new))
+
+
+def filtered(data: bytes) -> str:
+    """A vocabulary with this for a filter."""
+    return changed(b'"kept":{"":1}', b'"filter":"' + base64.b64encode(data) + b'"')
+
+
+UNREADABLE = {
+    "no base64": "no base64",
+    "no zstd": base64.b64encode(b"no zstd").decode(),
+    "no JSON": zipped(b"no json"),
+    "no object": zipped(b"[1]"),
+    "no fields": zipped(b'{"version":1}'),
+    "another version": zipped(b'{"version":99}'),
+    "another field": changed(b'"kept"', b'"x"'),
+    "an array for an object": changed(b'"attributes":{}', b'"attributes":[]'),
+    "names that do not sort": changed(b'"children":[]', b'"children":[["a",false],[1,false]]'),
+    "too many documents": changed(b'"documents":1', b'"documents":9999999999'),
+    "fewer than no documents": changed(b'"documents":1', b'"documents":-1'),
+    "a size that nobody has memory for": base64.b64encode(
+        b"\x28\xb5\x2f\xfd\xe0" + (1 << 60).to_bytes(8, "little") + b"\x01\x00\x00"
+    ).decode(),
+    "a size above the limit": zipped(b" " * (vocabularies.MOST_BYTES + 1)),
+    "no zlib": filtered(b"no zlib"),
+    "a filter without an end": filtered(zlib.compress(b"x" * 32_768)[:-6]),
+    "a filter above the limit": filtered(zlib.compress(b"x" * 32_769)),
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_what_cannot_be_read_is_left_out(partition: Partition, name: str) -> None:
+    vocabularies.learn(partition, partition.rev, -1, [UNREADABLE[name]])
     assert not models.Vocabulary.objects.exists()
+
+
+def test_a_filter_of_the_right_size_is_read(partition: Partition) -> None:
+    part = filtered(zlib.compress(b"x" * 32_768))
+    vocabularies.learn(partition, partition.rev, -1, [part])
+    assert stored() == (partition.rev, {"a"})
+
+
+def test_what_declares_too_much_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its header alone: what a token may make the server allocate has a bound."""
+    bomb = zstandard.compress(b" " * 1000)
+    monkeypatch.delattr(zstandard, "ZstdDecompressor")
+    with pytest.raises(zstd.TooLarge, match="1000 bytes; 999"):
+        zstd.unpack(bomb, 999)
 
 
 def test_learning_waits_until_there_is_nothing_else(partition: Partition) -> None:

@@ -68,6 +68,13 @@ def test_problems_become_errors(status: int, kind: type[ServerError]) -> None:
     assert "it is a_code" in str(error)
 
 
+@pytest.mark.parametrize(("status", "is_failure"), [(500, True), (502, True), (503, False)])
+def test_a_failure_is_told_from_an_absence(status: int, is_failure: bool) -> None:
+    error = answer_to(mockapi.problem(status, "a_code"))
+    assert isinstance(error, Unavailable)
+    assert error.is_failure is is_failure
+
+
 def test_retry_after_is_passed_on() -> None:
     error = answer_to(mockapi.problem(503, "busy", Retry_After="7"))
     assert isinstance(error, Unavailable)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import random
 import signal
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import structlog
 from lxml import etree
 from twisted.internet.defer import Deferred
 
@@ -15,7 +17,7 @@ from tests.workers import mockapi
 from tests.workers.mockapi import MockApi, Partition
 from tests.workers.running import polled, run
 from wire import bitmap
-from workers import settings
+from workers import pages, settings
 from workers.client import Client
 from workers.errors import Unauthorized
 from workers.evaluators import base
@@ -33,10 +35,18 @@ def evaluator(request: pytest.FixtureRequest) -> str:
     return _evaluator[0]
 
 
+@pytest.fixture
+def log() -> Iterator[list[Any]]:
+    with structlog.testing.capture_logs() as lines:
+        yield lines
+
+
 class Rig:
     """A mock API and a worker that talks to it."""
 
-    def __init__(self, *options: str, token: str = mockapi.TOKEN) -> None:
+    def __init__(
+        self, *options: str, token: str = mockapi.TOKEN, most_page_bytes: int = pages.MOST_BYTES
+    ) -> None:
         from twisted.internet import reactor
 
         self.reactor: Any = reactor
@@ -46,7 +56,7 @@ class Rig:
         arguments += ["--evaluator", _evaluator[0], *options]
         self.settings = settings.load(arguments, {})
         self.metrics = Metrics()
-        self.client = Client(reactor, self.url, token, seconds=2)
+        self.client = Client(reactor, self.url, token, seconds=2, most_page_bytes=most_page_bytes)
         self.worker = Worker(reactor, self.settings, self.client, self.metrics)
         self.done: Deferred[None] | None = None
 
@@ -313,6 +323,45 @@ def test_a_document_that_cannot_be_parsed_matches_nothing() -> None:
         await rig.stop()
         assert members(rig, 7, 1) == [0]
         assert rig.value("tagmill_worker_unreadable_documents_total") == 1
+
+    run(story())
+
+
+def test_a_page_that_is_too_large_is_fetched_node_by_node() -> None:
+    async def story() -> None:
+        rig = Rig(most_page_bytes=1000)
+        rig.partition(1, ["<node>" + "x" * 400 + "</node>"] * 3)
+        rig.api.expressions = {7: "/node"}
+        rig.api.work.append({1: {7: None}})
+        rig.start()
+        await rig.results(1)
+        await rig.stop()
+        assert members(rig, 7, 1) == [0, 1, 2]
+
+    run(story())
+
+
+def test_a_node_too_large_for_any_page_is_named_and_the_others_proceed(
+    log: list[dict[str, Any]],
+) -> None:
+    async def story() -> None:
+        rig = Rig(most_page_bytes=1000)
+        rig.partition(1, ["<node/>", "<node>" + "x" * 2000 + "</node>"])
+        rig.partition(2, ["<node/>"])
+        rig.api.expressions = {7: "/node"}
+        rig.api.work.append({1: {7: None}, 2: {7: None}})
+        rig.start()
+        await rig.results(1)
+        await rig.stop()
+        assert members(rig, 7, 2) == [0]
+        assert [message.leases for message in rig.api.given_up] == [["lease-1"]]
+        # Not tried again and again: it is as large the next time.
+        assert [page["max_nodes"] for page in rig.api.pages] == [256, 1, 256, 1, 256]
+        (line,) = (line for line in log if line.get("action") == "given_up")
+        assert line["partition"] == 1
+        assert "the first node after slot 0 has more documents" in line["error"]
+        assert "1000 is the limit" in line["error"]
+        assert "TAGMILL_DOCUMENT_BYTES" in line["error"]
 
     run(story())
 

@@ -20,7 +20,7 @@ from tagmill.errors import AlreadyExists, DatabaseUnavailable, Invalid, NotFound
 from tagmill.fleet.models import Cluster
 from tagmill.fleet.slots import HeldPartitions, reserve
 from tagmill.fleet.uploads import CheckedUpload, Upload, Verdict, check
-from tagmill.fleet.writes import Stored, Writes
+from tagmill.fleet.writes import Stored, Writes, check_probes
 from tagmill.rebuilds import leases
 from tagmill.tags import matches
 
@@ -145,6 +145,7 @@ def _plan(
         raise AlreadyExists(f"there is a node {upload.system_id!r} already", field="system_id")
     if create is False and node is None:
         raise NotFound(f"there is no node {upload.system_id!r}")
+    check_probes(checked, node)
     if upload.cluster is not None:
         return _Change(checked, node, clusters.named(upload.cluster))
     return _Change(checked, node, node.cluster_id if node else clusters.only())
@@ -168,6 +169,12 @@ def _apply(changes: dict[int, _Change]) -> dict[int, Verdict]:
         # Deleted, made or moved meanwhile (a move makes a new row).
         if (node and node.id) != (change.node and change.node.id):
             raise _Overtaken
+        try:
+            # Somebody else may have added some meanwhile.
+            check_probes(change.checked, node)
+        except Invalid as error:
+            verdicts[number] = Verdict(system_id, "refused", error=error)
+            continue
         if node is None:
             rev = writes.create(change.checked, _room(held, change.cluster_id))
             verdicts[number] = Verdict(system_id, "created", rev)

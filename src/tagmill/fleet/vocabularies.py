@@ -7,8 +7,8 @@ some that were there before. What changed since is added by whoever evaluates it
 from __future__ import annotations
 
 import base64
-import binascii
 import threading
+import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -20,12 +20,26 @@ from expressions import vocabulary as words
 from tagmill import sql
 from tagmill.fleet import models
 from tagmill.fleet.models import Partition
+from wire import zstd
 
 log = structlog.get_logger("tagmill.vocabularies")
 
 # Of one part when it is unpacked. A vocabulary of the most that one can keep has 10 MB.
 MOST_BYTES = 64 * 1024 * 1024
 ZSTD_LEVEL = 3
+# What the column holds.
+MOST_DOCUMENTS = 2**31 - 1
+# What JSON of another shape, and bytes that are no base64, zstd or zlib, may raise. ValueError has
+# those of base64 and JSON among its kind.
+UNREADABLE = (
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    MemoryError,
+    zlib.error,
+)
 # Each change of a node counts its documents again, and what vanished with it stays: once as much
 # was learnt twice over, the partition is learnt anew. The constant spares small ones.
 MOST_REPEATS = 2
@@ -94,7 +108,8 @@ def learn(partition: Partition, rev: int, base: int | None, parts: Sequence[str]
             learnt.merge(_unpack(base64.b64decode(part, validate=True)))
         if base >= 0 and row is not None and parts:
             learnt.merge(_unpack(bytes(row.data)))
-    except (ValueError, KeyError, TypeError, binascii.Error, zstandard.ZstdError) as error:
+        data = _pack(learnt)
+    except UNREADABLE as error:
         log.warning(
             "a vocabulary is left out", action="learn", partition=partition.id, error=repr(error)
         )
@@ -109,14 +124,24 @@ def learn(partition: Partition, rev: int, base: int | None, parts: Sequence[str]
             "rev": rev,
             "version": words.VERSION,
             "documents": learnt.documents,
-            "data": zstandard.compress(learnt.dump(), ZSTD_LEVEL),
+            "data": data,
         },
     )
 
 
 def _unpack(data: bytes) -> words.Vocabulary:
-    unpacked = zstandard.ZstdDecompressor().decompress(data, max_output_size=MOST_BYTES)
-    return words.Vocabulary.load(unpacked)
+    return words.Vocabulary.load(zstd.unpack(data, MOST_BYTES))
+
+
+def _pack(vocabulary: words.Vocabulary) -> bytes:
+    """What `_unpack` takes, and the columns hold. Raises ValueError and TypeError."""
+    if not 0 <= vocabulary.documents <= MOST_DOCUMENTS:
+        raise ValueError(f"{vocabulary.documents} documents")
+    # Names that do not sort, and numbers that are none, show only here.
+    dumped = vocabulary.dump()
+    if len(dumped) > MOST_BYTES:
+        raise ValueError(f"{len(dumped)} bytes; {MOST_BYTES} is the limit")
+    return zstandard.compress(dumped, ZSTD_LEVEL)
 
 
 # -- the whole fleet's -----------------------------------------------------------------------------

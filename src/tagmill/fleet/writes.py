@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tagmill import sql
+from tagmill.errors import Invalid
 from tagmill.fleet.digests import node_digest
 from tagmill.fleet.slots import Held, HeldPartitions
-from tagmill.fleet.uploads import CheckedDocument, CheckedUpload
+from tagmill.fleet.uploads import MOST_PROBES, CheckedDocument, CheckedUpload
 from tagmill.tags import assign
 
 KIND = "machine"
@@ -53,6 +54,20 @@ class Stored:
             else:
                 digests[probe] = document.digest
         return digests
+
+
+def check_probes(checked: CheckedUpload, node: Stored | None) -> None:
+    """Raises Invalid where the node would then have too many probes: all its documents go to a
+    worker in one page. One that has too many from before may lose some."""
+    if node is None:
+        return
+    count = len(node.digests_after(checked))
+    if count > max(MOST_PROBES, len(node.digests)):
+        raise Invalid(
+            f"a node has at most {MOST_PROBES} probes, and {node.system_id} would have {count}: "
+            "delete some first",
+            field="probes",
+        )
 
 
 class Writes:

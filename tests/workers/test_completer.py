@@ -1,0 +1,164 @@
+"""How results are put together, and what becomes of those that the server does not take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+
+from tagmill.config import Config
+from wire import bitmap
+from wire.messages import (
+    Completion,
+    CompletionAnswer,
+    MatchResult,
+    PartitionResult,
+    ResultOutcome,
+    dump,
+)
+from workers import completer as completers
+from workers.backoff import MOST_SECONDS
+from workers.completer import Completer
+from workers.errors import Refused, ServerError, Unavailable
+from workers.metrics import Metrics
+
+TOO_LARGE = Refused(413, "too_large", "no")
+
+
+class Server:
+    """A client that answers by `verdict`, and holds the first request until `open`."""
+
+    def __init__(self, verdict: Callable[[Completion], ServerError | None]) -> None:
+        self.verdict = verdict
+        self.requests: list[list[int]] = []
+        self._gate: Deferred[None] = Deferred()
+
+    def open(self) -> None:
+        self._gate.callback(None)
+
+    async def complete(self, message: Completion) -> CompletionAnswer:
+        self.requests.append([result.partition for result in message.results])
+        if not self._gate.called:
+            await self._gate
+        error = self.verdict(message)
+        if error is not None:
+            raise error
+        return CompletionAnswer(
+            [ResultOutcome(item.lease, "applied", 0, 0) for item in message.results]
+        )
+
+
+class Sender:
+    """A completer with nobody around it. `ended`: (partition, error) of each job."""
+
+    def __init__(self, server: Server) -> None:
+        self.clock = Clock()
+        self.ended: list[tuple[int, ServerError | None]] = []
+        client: Any = server
+        self.completer = Completer(
+            self.clock,
+            client,
+            Metrics(),
+            lambda job, error: self.ended.append((job.lease.partition, error)),
+            lambda: None,
+            expects=lambda: False,
+        )
+
+    def add(self, partition: int, size: int) -> None:
+        job: Any = SimpleNamespace(lease=SimpleNamespace(partition=partition))
+        self.completer.add(job, result_of(partition, size))
+
+
+def result_of(partition: int, size: int) -> PartitionResult:
+    """Of `size` bytes as JSON."""
+    bare = PartitionResult("l", partition, 1, [MatchResult(1, "")], [], 1, 0.5)
+    padded = MatchResult(1, "x" * (size - len(dump(bare))))
+    return PartitionResult("l", partition, 1, [padded], [], 1, 0.5)
+
+
+@pytest.fixture(autouse=True)
+def _small_completions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(completers, "MOST_BYTES", 4000)
+
+
+def test_results_go_together_up_to_the_bound_and_a_larger_one_alone() -> None:
+    server = Server(lambda _: None)
+    sender = Sender(server)
+    for partition, size in enumerate([500, 2000, 2000, 500, 9000, 500, 500]):
+        sender.add(partition, size)
+    server.open()
+    assert server.requests == [[0], [1, 2], [3], [4], [5, 6]]
+    assert sender.ended == [(partition, None) for partition in range(7)]
+
+
+def limited(most: int) -> Callable[[Completion], ServerError | None]:
+    """A server, or a proxy, that takes bodies of so many bytes."""
+    return lambda message: TOO_LARGE if len(dump(message)) > most else None
+
+
+def test_what_is_too_large_is_halved_and_stays_so() -> None:
+    server = Server(limited(1100))
+    sender = Sender(server)
+    for partition in range(8):
+        sender.add(partition, 450)
+    server.open()
+    assert sorted(sender.ended) == [(partition, None) for partition in range(8)]
+    assert [len(request) for request in server.requests] == [1, 7, 3, 1, 1, 1, 1, 1, 1, 1]
+
+
+def test_a_result_that_alone_is_too_large_is_given_up_and_says_why() -> None:
+    server = Server(limited(1100))
+    sender = Sender(server)
+    for partition, size in enumerate([450, 450, 1500, 450]):
+        sender.add(partition, size)
+    server.open()
+    errors = dict(sender.ended)
+    assert [errors[partition] for partition in (0, 1, 3)] == [None] * 3
+    assert "1500 bytes: raise TAGMILL_REQUEST_BYTES on the server" in str(errors[2])
+
+
+def answers(*errors: ServerError | None) -> Callable[[Completion], ServerError | None]:
+    waiting = list(errors)
+    return lambda _: waiting.pop(0)
+
+
+@pytest.mark.parametrize("status", [500, 502])
+def test_results_that_the_server_fails_on_are_given_up_and_later_ones_sent(status: int) -> None:
+    failure = Unavailable("it failed", None, status)
+    server = Server(answers(*[failure] * completers.SEND_ATTEMPTS, None))
+    sender = Sender(server)
+    sender.add(1, 500)
+    sender.add(2, 500)
+    server.open()
+    sender.clock.pump([MOST_SECONDS] * completers.SEND_ATTEMPTS)
+    assert sender.ended == [(1, failure), (2, None)]
+
+
+@pytest.mark.parametrize("status", [503, 429, None])
+def test_a_server_that_is_away_is_waited_for(status: int | None) -> None:
+    away = Unavailable("not now", None, status)
+    rounds = 3 * completers.SEND_ATTEMPTS
+    server = Server(answers(*[away] * rounds, None))
+    sender = Sender(server)
+    sender.add(1, 500)
+    server.open()
+    sender.clock.pump([MOST_SECONDS] * rounds)
+    assert sender.ended == [(1, None)]
+
+
+def test_the_least_request_a_server_takes_holds_a_partition_of_500_tags() -> None:
+    capacity, most = Config.model_fields["partition_slots"].default, 2**63 - 1
+    bits = bitmap.encode((1 << capacity) - 1, capacity)
+    matches = [MatchResult(most, bits, most, bits) for _ in range(500)]
+    result = PartitionResult("-" * 36, most, most, matches, [], capacity, 0.123456789)
+    (least,) = (
+        constraint.ge
+        for constraint in Config.model_fields["request_bytes"].metadata
+        if hasattr(constraint, "ge")
+    )
+    size = len(dump(Completion("-" * 36, [result])))
+    assert 200_000 < size < 220_000 < least
