@@ -46,13 +46,23 @@ class Api:
         return self._answer(method, path, data, self._headers | headers)
 
     def _answer(self, method: str, path: str, data: bytes | None, headers: dict[str, str]) -> Any:
-        self._connection.request(method, f"/api/v1/{path}", data, headers)
-        response = self._connection.getresponse()
+        try:
+            response = self._send(method, path, data, headers)
+        except ConnectionError:
+            # The server closes a connection that was idle for a minute, as during a long rebuild.
+            self._connection.close()
+            response = self._send(method, path, data, headers)
         text = response.read()
         answer = orjson.loads(text) if text else None
         if response.status >= http.client.BAD_REQUEST:
             raise ApiProblem(response.status, answer if isinstance(answer, dict) else {})
         return answer
+
+    def _send(
+        self, method: str, path: str, data: bytes | None, headers: dict[str, str]
+    ) -> http.client.HTTPResponse:
+        self._connection.request(method, f"/api/v1/{path}", data, headers)
+        return self._connection.getresponse()
 
     def close(self) -> None:
         self._connection.close()
