@@ -102,12 +102,19 @@ def test_growth_fits_exponents_and_takes_updates_under_load(manage: Run) -> None
     assert found["updates"]["delay_p50_ms"] > 0
 
 
+def generates(child: psutil.Process) -> bool:
+    try:
+        return "loadtest.simulated" in child.cmdline()
+    except psutil.NoSuchProcess:
+        return False
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_interrupted_bench_leaves_no_process_and_no_database(number: int) -> None:
     bench = start("bench", "fleet", "--workers", "4", "--seconds", "60", "--evaluation", "0.01")
     process, deadline = psutil.Process(bench.pid), time.monotonic() + SECONDS
     # The generator is the last to be started.
-    while not any("loadtest.simulated" in child.cmdline() for child in process.children()):
+    while not any(generates(child) for child in process.children()):
         assert bench.poll() is None, bench.communicate()[0]
         assert time.monotonic() < deadline
         time.sleep(0.05)
