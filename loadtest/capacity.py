@@ -73,6 +73,14 @@ class Prediction:
 
 
 @dataclass(frozen=True)
+class Queue:
+    """What the last worker waits for, and the process at which most wait."""
+
+    seconds: float
+    process: str
+
+
+@dataclass(frozen=True)
 class Plan:
     """Sizes in bytes. `is_feasible`: the target is met, if one partition can be done in it."""
 
@@ -152,14 +160,16 @@ def batches(costs: Costs, demand: Demand) -> int:
     return 1 if costs.overlap else math.ceil(nodes / costs.batch_nodes)
 
 
-def queue_seconds(costs: Costs, demand: Demand, deployment: Deployment) -> float:
-    """What the last worker waits for, as all lease at the start and complete at the end at once."""
+def queue(costs: Costs, demand: Demand, deployment: Deployment) -> Queue:
+    """All workers lease at the start, and complete at the end, at once."""
     partitions, made = demand.partitions(costs), shared(costs, demand, deployment.workers)
     crowd = min(deployment.workers, made.leases)
     size = demand.nodes / partitions / batches(costs, demand)
     fetch = lease_units(made.first, partitions) | fetch_units(size, is_cold=demand.is_cold)
     complete = completion_units(demand.tags, 1)
-    alone, queued = 0.0, 0.0
+    alone = 0.0
+    # By process: in the queue, and without one.
+    found: dict[str, tuple[float, float]] = {}
     for process, servers in (
         ("api", deployment.api_servers),
         ("database", deployment.database_cores),
@@ -167,9 +177,10 @@ def queue_seconds(costs: Costs, demand: Demand, deployment: Deployment) -> float
         first, last = costs.of(process, fetch), costs.of(process, complete)
         # Without read-ahead a worker's round contains its own way already.
         alone += first + last if costs.overlap else 0.0
-        # The one queue spreads the workers out, so that the other is the shorter by it.
-        queued = max(queued, max(0.0, crowd / servers - 1) * max(first, last))
-    return alone + queued
+        found[process] = max(0.0, crowd / servers - 1) * max(first, last), first + last
+    # The one queue spreads the workers out, so that the other is the shorter by it.
+    longest = max(found, key=lambda process: found[process])
+    return Queue(alone + found[longest][0], longest)
 
 
 def predict(costs: Costs, demand: Demand, deployment: Deployment) -> Prediction:
@@ -178,10 +189,10 @@ def predict(costs: Costs, demand: Demand, deployment: Deployment) -> Prediction:
     used = cpu_seconds(costs, demand, workers)
     rounds = math.ceil(partitions / workers)
     each = round_seconds(costs, demand, workers)
-    queued = queue_seconds(costs, demand, deployment)
+    queued = queue(costs, demand, deployment)
     last = used["worker"] / partitions / batches(costs, demand)
     stages = {
-        "worker_cpu": request_seconds(costs) + rounds * each + queued,
+        "worker_cpu": request_seconds(costs) + rounds * each + queued.seconds,
         "api_cpu": used["api"] / deployment.api_servers + last,
         "database_cpu": used["database"] / deployment.database_cores + last,
     }
@@ -193,8 +204,8 @@ def predict(costs: Costs, demand: Demand, deployment: Deployment) -> Prediction:
         slowest = "latency"
     elif slowest == "worker_cpu" and costs.overlap and each > last * 1.001:
         slowest = "lease_latency"
-    elif slowest == "worker_cpu" and queued > rounds * each:
-        slowest = "api_cpu"
+    elif slowest == "worker_cpu" and queued.seconds > rounds * each:
+        slowest = f"{queued.process}_cpu"
     return Prediction(seconds, stages, slowest)
 
 
@@ -284,7 +295,7 @@ def _formula(costs: Costs, demand: Demand, deployment: Deployment) -> list[str]:
     used = cpu_seconds(costs, demand, workers)
     each, share = round_seconds(costs, demand, workers), costs.utilisation
     rounds = math.ceil(partitions / workers)
-    queued = queue_seconds(costs, demand, deployment)
+    queued = queue(costs, demand, deployment)
     request = request_seconds(costs)
     budget = demand.target - costs.fixed_seconds
     lines = [
@@ -292,8 +303,8 @@ def _formula(costs: Costs, demand: Demand, deployment: Deployment) -> list[str]:
         f"time for work = target {demand.target:g} s - fixed {costs.fixed_seconds:g} s"
         f" = {budget:.3f} s",
         f"workers = {partitions:,} partitions / {rounds} rounds = {deployment.workers:,}",
-        f"worker stage = request {request:.4f} s + {rounds} rounds x {each:.4f} s + {queued:.3f} s "
-        f"in the queue at API and database = {request + rounds * each + queued:.3f} s",
+        f"worker stage = request {request:.4f} s + {rounds} rounds x {each:.4f} s + "
+        f"{queued.seconds:.3f} s in the queue at API and database = {request + rounds * each + queued.seconds:.3f} s",
     ]
     for process, name, number in (
         ("api", "API servers", deployment.api_servers),

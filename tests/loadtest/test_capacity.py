@@ -121,6 +121,16 @@ def test_the_slowest_stage_is_the_bottleneck() -> None:
     assert stuck.bottleneck == "database_cpu"
 
 
+def test_the_queue_names_the_process_at_which_workers_wait() -> None:
+    unit, demand = costs.load(), Demand(10 * 1024, 8, 10)
+    few_servers = predict(unit, demand, Deployment(4, 1, 100))
+    few_cores = predict(unit, demand, Deployment(4, 100, 1))
+    for predicted, process in ((few_servers, "api_cpu"), (few_cores, "database_cpu")):
+        assert predicted.bottleneck == process
+        # It is not what that process has to do, but that all wait for it at the same moments.
+        assert predicted.stages["worker_cpu"] > predicted.stages[process]
+
+
 def test_servers_are_whole_and_a_small_excess_adds_none() -> None:
     assert [whole(amount) for amount in (0.01, 1, 1.04, 1.06, 3.125, 8.33)] == [1, 1, 1, 2, 3, 8]
 
