@@ -298,13 +298,14 @@ def _formula(costs: Costs, demand: Demand, deployment: Deployment) -> list[str]:
     queued = queue(costs, demand, deployment)
     request = request_seconds(costs)
     budget = demand.target - costs.fixed_seconds
+    whole_stage = request + rounds * each + queued.seconds
     lines = [
         f"partitions = {demand.nodes:,} nodes / {costs.partition_slots} slots = {partitions:,}",
         f"time for work = target {demand.target:g} s - fixed {costs.fixed_seconds:g} s"
         f" = {budget:.3f} s",
         f"workers = {partitions:,} partitions / {rounds} rounds = {deployment.workers:,}",
         f"worker stage = request {request:.4f} s + {rounds} rounds x {each:.4f} s + "
-        f"{queued.seconds:.3f} s in the queue at API and database = {request + rounds * each + queued.seconds:.3f} s",
+        f"{queued.seconds:.3f} s in the queue at API and database = {whole_stage:.3f} s",
     ]
     for process, name, number in (
         ("api", "API servers", deployment.api_servers),
