@@ -7,18 +7,31 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tagmill.rebuilds.leases import LEAST_HELD, MOST_ORDINARY
+from workers.completer import LINGER_SECONDS, MOST_RESULTS
 from workers.runtime import LOW_WATER_SECONDS as AHEAD_SECONDS
 
-__all__ = ["AHEAD_SECONDS", "MOST_ORDINARY", "Shared", "one_by_one", "runs", "shared", "size"]
+__all__ = [
+    "AHEAD_SECONDS",
+    "LINGER_SECONDS",
+    "MOST_ORDINARY",
+    "MOST_RESULTS",
+    "Shared",
+    "one_by_one",
+    "runs",
+    "shared",
+    "size",
+]
 
 
 @dataclass(frozen=True)
 class Shared:
-    """`leases`: how many there are; `first`: partitions of the first one. `waiting` is summed over
-    all leases: the partitions that wait at that moment, each of which a lease looks at."""
+    """`leases`: how many there are; `first`: partitions of the first one; `last`: of each of the
+    last ones, one a worker. `waiting` is summed over all leases: the partitions that wait at that
+    moment, each of which a lease looks at."""
 
     leases: int
     first: int
+    last: float
     waiting: int
 
 
@@ -50,15 +63,24 @@ def runs(partitions: int, workers: int, *, is_cold: bool) -> Iterator[tuple[int,
 
 @functools.lru_cache(maxsize=1024)
 def shared(partitions: int, workers: int, *, is_cold: bool) -> Shared:
-    first, leases, left, waiting = 0, 0, partitions, 0
-    for taken, count in runs(partitions, workers, is_cold=is_cold):
-        first = first or taken
-        leases += count
+    made = list(runs(partitions, workers, is_cold=is_cold))
+    left, waiting = partitions, 0
+    for taken, count in made:
         waiting += count * left - taken * count * (count - 1) // 2
         left -= count * taken
-    return Shared(leases, first, waiting)
+    leases = sum(count for _, count in made)
+    return Shared(leases, made[0][0], _last(made, min(workers, leases)), waiting)
+
+
+def _last(made: list[tuple[int, int]], leases: int) -> float:
+    """The mean size of so many last leases."""
+    total, wanted = 0, leases
+    for taken, count in reversed(made):
+        total += taken * min(count, wanted)
+        wanted -= min(count, wanted)
+    return total / leases
 
 
 def one_by_one(partitions: int) -> Shared:
     """A lease for each partition, without read-ahead."""
-    return Shared(partitions, 1, partitions * (partitions + 1) // 2)
+    return Shared(partitions, 1, 1, partitions * (partitions + 1) // 2)

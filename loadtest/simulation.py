@@ -88,11 +88,13 @@ class _Rebuild:
         self._partitions_per_lease = partitions / shared(costs, demand, workers).leases
         self._busy = {"worker": 0.0, "api": 0.0, "database": 0.0}
         self._waits: list[float] = []
+        # The clock goes on to the end of the last moment that somebody might have waited.
+        self._completed = 0.0
 
     def run(self) -> Simulated:
         self._env.process(self._request())
         self._env.run()
-        seconds = self._env.now + self._costs.fixed_seconds
+        seconds = self._completed + self._costs.fixed_seconds
         capacity = {"worker": self._workers, **self._capacity}
         self._waits.sort()
         return Simulated(
@@ -121,7 +123,7 @@ class _Rebuild:
         fetched = simpy.Store(self._env, max(1, int(ahead)))
         evaluated = simpy.Store(self._env)
         self._env.process(self._fetching(fetched))
-        self._env.process(self._completing(evaluated))
+        self._env.process(self._completing(fetched, evaluated))
         while taken := (yield fetched.get()):
             yield from self._evaluate(taken, 1)
             yield evaluated.put(taken)
@@ -137,17 +139,21 @@ class _Rebuild:
                 yield fetched.put(taken)
         yield fetched.put(0)
 
-    def _completing(self, evaluated: simpy.Store) -> Events:
-        """What is evaluated while a completion is on its way goes together in the next one."""
-        while finished := (yield evaluated.get()):
-            is_last = False
-            while evaluated.items:
-                more = yield evaluated.get()
-                finished += more
-                is_last = more == 0
+    def _completing(self, fetched: simpy.Store, evaluated: simpy.Store) -> Events:
+        """What is evaluated while a completion is on its way goes together in the next one, and
+        while there is more to evaluate, that is waited for, a moment."""
+        is_last = False
+        while not is_last and (finished := (yield evaluated.get())):
+            moment = self._env.timeout(sharing.LINGER_SECONDS)
+            while evaluated.items or (fetched.items and finished < sharing.MOST_RESULTS):
+                more = evaluated.get()
+                yield more | moment
+                if not more.triggered:
+                    more.cancel()
+                    break
+                finished += more.value
+                is_last = more.value == 0
             yield from self._complete(finished, self._completions(finished))
-            if is_last:
-                return
 
     def _completions(self, finished: int) -> int:
         """One; but as many as there were leases where one event stands for several."""
@@ -221,6 +227,7 @@ class _Rebuild:
         amounts = completion_units(self._demand.tags, taken, count)
         yield from self._serve("api", amounts)
         yield from self._serve("database", amounts)
+        self._completed = self._env.now
 
     def _nodes(self, taken: int) -> float:
         return self._nodes_each * taken

@@ -131,14 +131,29 @@ def test_the_slowest_stage_is_the_bottleneck() -> None:
     assert stuck.bottleneck == "database_cpu"
 
 
-def test_the_queue_names_the_process_at_which_workers_wait() -> None:
-    unit, demand = costs.load(), Demand(10 * 1024, 8, 10)
-    few_servers = predict(unit, demand, Deployment(4, 1, 100))
-    few_cores = predict(unit, demand, Deployment(4, 100, 1))
-    for predicted, process in ((few_servers, "api_cpu"), (few_cores, "database_cpu")):
-        assert predicted.bottleneck == process
-        # It is not what that process has to do, but that all wait for it at the same moments.
-        assert predicted.stages["worker_cpu"] > predicted.stages[process]
+@pytest.mark.parametrize(
+    ("process", "few"),
+    [("api", Deployment(4, 1, 100)), ("database", Deployment(4, 100, 1))],
+)
+def test_the_queue_names_the_process_at_which_workers_wait(process: str, few: Deployment) -> None:
+    # The first leases look at the most partitions that wait, and are asked for at once.
+    seconds = {"worker": {"partition": 0.003}, "api": {}, "database": {}}
+    unit = replace(costs.load(), seconds={**seconds, process: {"waiting": 0.001}})
+    demand = Demand(16 * 1024, 8, 10)
+    predicted = predict(unit, demand, few)
+    assert predicted.bottleneck == f"{process}_cpu"
+    # It is not what that process has to do, but that all wait for it at the same moment.
+    assert predicted.stages["worker_cpu"] > predicted.stages[f"{process}_cpu"]
+    assert predict(unit, demand, Deployment(1, 100, 100)).bottleneck == "worker_cpu"
+
+
+def test_where_each_worker_has_one_short_lease_nothing_overlaps() -> None:
+    unit, demand = costs.load(), Demand(10 * 1024, 8, 1)
+    alone = Deployment(1, 1, 2)
+    work = sum(cpu_seconds(unit, demand, 1).values())
+    predicted = predict(unit, demand, alone)
+    assert predicted.seconds == pytest.approx(work, rel=0.05)
+    assert simulate(unit, demand, alone).seconds == pytest.approx(work, rel=0.15)
 
 
 def test_servers_are_whole_and_a_small_excess_adds_none() -> None:
@@ -189,7 +204,8 @@ def test_leases_are_counted_as_the_queue_makes_them() -> None:
             waiting += left
             left -= made[-1]
         found = sharing.shared(partitions, workers, is_cold=is_cold)
-        assert found == sharing.Shared(len(made), made[0], waiting)
+        last = made[-workers:]
+        assert found == sharing.Shared(len(made), made[0], sum(last) / len(last), waiting)
 
 
 def test_a_slice_of_many_workers_is_like_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
