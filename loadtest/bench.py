@@ -8,7 +8,7 @@ import os
 import platform
 from abc import ABC, abstractmethod
 from argparse import ArgumentParser
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -19,6 +19,17 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tagmill import config
+
+# More of any than a machine would measure in a night: a slip of the keyboard.
+MOST = {
+    "nodes": 1_000_000,
+    "tags": 10_000,
+    "repetitions": 100,
+    "workers": 256,
+    "uploaders": 256,
+    "previews": 100_000,
+    "clients": 1_000,
+}
 
 
 @dataclass(frozen=True)
@@ -63,6 +74,17 @@ def numbers(text: str) -> list[int]:
     if not found or min(found) < 1:
         raise ValueError("positive whole numbers, separated by commas")
     return found
+
+
+def check_sizes(options: Mapping[str, Any], *names: str, least: int = 1) -> None:
+    """Raises BenchError for an option, a number or a list of them, that cannot be measured."""
+    for name in names:
+        given = options[name]
+        found = given if isinstance(given, list) else [given]
+        if min(found) < least:
+            raise BenchError(f"--{name} must be {'positive' if least else 'zero or more'}")
+        if max(found) > MOST[name]:
+            raise BenchError(f"--{name} is at most {MOST[name]:,}")
 
 
 def progress(console: Console) -> Progress:

@@ -6,9 +6,11 @@ it has; the slowest decides:
     worker stage    the request + the first lease + rounds x (worker seconds of one partition, or
                     the time to lease and fetch it where that is longer) + the last completion,
                     and the queue of the first leases, or of the last completions;
-                    rounds = ceil(partitions / workers)
-    API stage       API seconds of the rebuild / API servers (a Python process fills one core), and
-                    one more evaluation, of what was leased last
+                    rounds = ceil(partitions / workers). A worker completes together what it
+                    evaluates in a moment: with one short lease each, nothing overlaps
+    API stage       API seconds of the rebuild / API servers (a Python process fills one core), the
+                    evaluation of what was leased last, and the database's part of the request, of
+                    the first lease and of the last completion: the API has nothing to do meanwhile
     database stage  database seconds of the rebuild / database cores, and the same
     machine stage   all of these / cores, where one machine runs everything
     seconds         fixed + the slowest stage
@@ -70,6 +72,20 @@ class Prediction:
     seconds: float
     stages: dict[str, float]
     bottleneck: str
+
+
+@dataclass(frozen=True)
+class Queue:
+    """What the last worker waits for, in the queue of the process at which most wait; and what its
+    first lease and its last completion take without any, by process."""
+
+    waiting: float
+    process: str
+    alone: dict[str, float]
+
+    @property
+    def seconds(self) -> float:
+        return self.waiting + sum(self.alone.values())
 
 
 @dataclass(frozen=True)
@@ -152,24 +168,36 @@ def batches(costs: Costs, demand: Demand) -> int:
     return 1 if costs.overlap else math.ceil(nodes / costs.batch_nodes)
 
 
-def queue_seconds(costs: Costs, demand: Demand, deployment: Deployment) -> float:
-    """What the last worker waits for, as all lease at the start and complete at the end at once."""
+def last_completed(costs: Costs, demand: Demand, workers: int) -> float:
+    """Partitions of a worker's last completion, during which it has nothing else to do: what it
+    evaluates while it waits for more results, at most the last lease."""
+    if not costs.overlap:
+        return 1
+    partitions = demand.partitions(costs)
+    each = cpu_seconds(costs, demand, workers)["worker"] / partitions
+    together = 1 + sharing.LINGER_SECONDS / each if each else math.inf
+    return min(together, shared(costs, demand, workers).last)
+
+
+def queue(costs: Costs, demand: Demand, deployment: Deployment) -> Queue:
+    """All workers lease at the start, and complete at the end, at once."""
     partitions, made = demand.partitions(costs), shared(costs, demand, deployment.workers)
     crowd = min(deployment.workers, made.leases)
     size = demand.nodes / partitions / batches(costs, demand)
     fetch = lease_units(made.first, partitions) | fetch_units(size, is_cold=demand.is_cold)
-    complete = completion_units(demand.tags, 1)
-    alone, queued = 0.0, 0.0
+    complete = completion_units(demand.tags, last_completed(costs, demand, deployment.workers))
+    waiting, alone = {}, {}
     for process, servers in (
         ("api", deployment.api_servers),
         ("database", deployment.database_cores),
     ):
         first, last = costs.of(process, fetch), costs.of(process, complete)
         # Without read-ahead a worker's round contains its own way already.
-        alone += first + last if costs.overlap else 0.0
-        # The one queue spreads the workers out, so that the other is the shorter by it.
-        queued = max(queued, max(0.0, crowd / servers - 1) * max(first, last))
-    return alone + queued
+        alone[process] = first + last if costs.overlap else 0.0
+        waiting[process] = max(0.0, crowd / servers - 1) * max(first, last)
+    # The one queue spreads the workers out, so that the other is the shorter by it.
+    longest = max(waiting, key=lambda process: waiting[process])
+    return Queue(waiting[longest], longest, alone)
 
 
 def predict(costs: Costs, demand: Demand, deployment: Deployment) -> Prediction:
@@ -178,12 +206,17 @@ def predict(costs: Costs, demand: Demand, deployment: Deployment) -> Prediction:
     used = cpu_seconds(costs, demand, workers)
     rounds = math.ceil(partitions / workers)
     each = round_seconds(costs, demand, workers)
-    queued = queue_seconds(costs, demand, deployment)
-    last = used["worker"] / partitions / batches(costs, demand)
+    queued = queue(costs, demand, deployment)
+    evaluation = used["worker"] / partitions / batches(costs, demand)
+    last = last_completed(costs, demand, workers) * evaluation
+    idle = {
+        process: last + costs.of(other, {"rebuild": 1}) + queued.alone[other]
+        for process, other in (("api", "database"), ("database", "api"))
+    }
     stages = {
-        "worker_cpu": request_seconds(costs) + rounds * each + queued,
-        "api_cpu": used["api"] / deployment.api_servers + last,
-        "database_cpu": used["database"] / deployment.database_cores + last,
+        "worker_cpu": request_seconds(costs) + rounds * each + queued.seconds,
+        "api_cpu": used["api"] / deployment.api_servers + idle["api"],
+        "database_cpu": used["database"] / deployment.database_cores + idle["database"],
     }
     if deployment.machine_cores:
         stages["machine_cpu"] = sum(used.values()) / deployment.machine_cores
@@ -191,10 +224,11 @@ def predict(costs: Costs, demand: Demand, deployment: Deployment) -> Prediction:
     seconds = costs.fixed_seconds + stages[slowest]
     if costs.fixed_seconds > stages[slowest]:
         slowest = "latency"
-    elif slowest == "worker_cpu" and costs.overlap and each > last * 1.001:
+    elif slowest == "worker_cpu" and costs.overlap and each > evaluation * 1.001:
         slowest = "lease_latency"
-    elif slowest == "worker_cpu" and queued > rounds * each:
-        slowest = "api_cpu"
+    elif slowest == "worker_cpu" and queued.seconds > rounds * each:
+        is_crowded = queued.waiting > sum(queued.alone.values())
+        slowest = f"{queued.process}_cpu" if is_crowded else "latency"
     return Prediction(seconds, stages, slowest)
 
 
@@ -284,16 +318,17 @@ def _formula(costs: Costs, demand: Demand, deployment: Deployment) -> list[str]:
     used = cpu_seconds(costs, demand, workers)
     each, share = round_seconds(costs, demand, workers), costs.utilisation
     rounds = math.ceil(partitions / workers)
-    queued = queue_seconds(costs, demand, deployment)
+    queued = queue(costs, demand, deployment)
     request = request_seconds(costs)
     budget = demand.target - costs.fixed_seconds
+    whole_stage = request + rounds * each + queued.seconds
     lines = [
         f"partitions = {demand.nodes:,} nodes / {costs.partition_slots} slots = {partitions:,}",
         f"time for work = target {demand.target:g} s - fixed {costs.fixed_seconds:g} s"
         f" = {budget:.3f} s",
         f"workers = {partitions:,} partitions / {rounds} rounds = {deployment.workers:,}",
-        f"worker stage = request {request:.4f} s + {rounds} rounds x {each:.4f} s + {queued:.3f} s "
-        f"in the queue at API and database = {request + rounds * each + queued:.3f} s",
+        f"worker stage = request {request:.4f} s + {rounds} rounds x {each:.4f} s + "
+        f"{queued.seconds:.3f} s in the queue at API and database = {whole_stage:.3f} s",
     ]
     for process, name, number in (
         ("api", "API servers", deployment.api_servers),

@@ -47,9 +47,9 @@ def units(
 # Half of what a lease and a partition cost belongs to leasing, half to completing.
 
 
-def lease_units(partitions: float, waiting: float) -> Units:
-    """What a lease of that many partitions asks of API and database."""
-    return {"lease": 1 / 2, "partition": partitions / 2, "waiting": waiting}
+def lease_units(partitions: float, waiting: float, leases: float = 1) -> Units:
+    """What a lease of that many partitions asks of API and database; or several leases do."""
+    return {"lease": leases / 2, "partition": partitions / 2, "waiting": waiting}
 
 
 def fetch_units(nodes: float, *, is_cold: bool) -> Units:
@@ -57,8 +57,8 @@ def fetch_units(nodes: float, *, is_cold: bool) -> Units:
     return {"cold_node": nodes if is_cold else 0}
 
 
-def completion_units(tags: int, partitions: float) -> Units:
-    return {"lease": 1 / 2, "partition": partitions / 2, "match": partitions * tags}
+def completion_units(tags: int, partitions: float, completions: float = 1) -> Units:
+    return {"lease": completions / 2, "partition": partitions / 2, "match": partitions * tags}
 
 
 @dataclass(frozen=True)

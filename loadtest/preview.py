@@ -26,7 +26,17 @@ from expressions.errors import DefinitionError
 from fixtures import loader
 from fixtures.generate import ProfileName
 from loadtest import definitions
-from loadtest.bench import Bench, BenchError, Session, machine, percentile, progress, settings
+from loadtest.bench import (
+    Bench,
+    BenchError,
+    Session,
+    check_sizes,
+    machine,
+    percentile,
+    progress,
+    settings,
+)
+from loadtest.clients import Ask, Clients
 from loadtest.evaluate import REAL
 from loadtest.http import Api
 from loadtest.reference import ask_lxml
@@ -34,6 +44,8 @@ from loadtest.rig import Rig, Running
 from tagmill.fleet.models import Partition
 
 WAIT_SECONDS = 60
+# The server answers after WAIT_SECONDS at the latest: who does not wait longer hears nothing of it.
+HTTP_SECONDS = WAIT_SECONDS + 30
 # Those whose counts are compared with lxml's on every document.
 CHECKED = 2
 # When each thing happened, by the database's clock, which is this machine's.
@@ -75,6 +87,7 @@ class PreviewRun:
         self._session = session
         self._tags = definitions.definitions(plan.tags)
         self._texts = unseen()
+        self._next_text = threading.Lock()
 
     def run(self) -> dict[str, Any]:
         plan = self.plan
@@ -100,16 +113,17 @@ class PreviewRun:
         names = list(self._tags)
         for _ in range(2):
             running.rebuild(names)
-        for _ in range(3):
-            self._preview(running.api)
+        with self._connected(running) as api:
+            for _ in range(3):
+                self._preview(api)
 
     def _measure(self, running: Running) -> list[Sample]:
         found = []
-        with progress(self._session.console) as bar:
+        with self._connected(running) as api, progress(self._session.console) as bar:
             task = bar.add_task("previews", total=self.plan.previews)
             for _ in range(self.plan.previews):
                 began = time.time()
-                body, sample = self._preview(running.api)
+                body, sample = self._preview(api)
                 row = running.rig.row(TIMES, body["uuid"])
                 if row is not None:
                     marks = [began, *(float(value) for value in row), began + sample.seconds]
@@ -124,8 +138,16 @@ class PreviewRun:
                 bar.advance(task)
         return found
 
+    @contextlib.contextmanager
+    def _connected(self, running: Running) -> Iterator[Api]:
+        api = Api(running.stack.url, running.rig.api_token, HTTP_SECONDS)
+        with contextlib.closing(api):
+            yield api
+
     def _preview(self, api: Api, client: str = "bench") -> tuple[Any, Sample]:
-        text = next(self._texts)
+        # A generator runs in one thread at a time, and raises ValueError in the others.
+        with self._next_text:
+            text = next(self._texts)
         began = time.perf_counter()
         body = api.post(
             "tags/preview", {"definition": text, "client": client}, Prefer=f"wait={WAIT_SECONDS}"
@@ -142,13 +164,13 @@ class PreviewRun:
         self._say("a rebuild alone")
         alone = [running.rebuild(names) for _ in range(3)]
         self._say(f"rebuilds while {self.plan.clients} clients preview without pause")
-        with self._clients(running) as answered:
-            # The clients are all in the middle of it.
-            while len(answered) < self.plan.clients:
-                running.stack.check()
-                time.sleep(0.01)
+        connect = functools.partial(self._client, running)
+        with Clients(self.plan.clients, connect, HTTP_SECONDS) as clients:
+            # They are all in the middle of it.
+            clients.wait(running.stack.check)
             beside = [running.rebuild(names) for _ in range(3)]
-            seconds = sorted(answered)
+            clients.check()
+            seconds = clients.seconds()
         ratio = statistics.median(beside) / statistics.median(alone)
         return {
             "clients": self.plan.clients,
@@ -162,29 +184,9 @@ class PreviewRun:
         }
 
     @contextlib.contextmanager
-    def _clients(self, running: Running) -> Iterator[list[float]]:
-        """Yields the times of their answers, which grow."""
-        answered: list[float] = []
-        stopping = threading.Event()
-
-        def ask(number: int) -> None:
-            api = Api(running.stack.url, running.rig.api_token)
-            while not stopping.is_set():
-                answered.append(self._preview(api, f"client {number}")[1].seconds)
-            api.close()
-
-        threads = [
-            threading.Thread(target=ask, args=(number,), daemon=True)
-            for number in range(self.plan.clients)
-        ]
-        for thread in threads:
-            thread.start()
-        try:
-            yield answered
-        finally:
-            stopping.set()
-            for thread in threads:
-                thread.join(WAIT_SECONDS)
+    def _client(self, running: Running, number: int) -> Iterator[Ask]:
+        with self._connected(running) as api:
+            yield lambda: self._preview(api, f"client {number}")[1].seconds
 
     # -- the result ------------------------------------------------------------------------------
 
@@ -261,6 +263,8 @@ class PreviewBench(Bench):
         parser.add_argument("--slots", type=int, help="slots of a partition")
 
     def run(self, options: dict[str, Any], session: Session) -> dict[str, Any]:
+        check_sizes(options, "nodes", "previews", "workers", "tags")
+        check_sizes(options, "clients", least=0)
         plan = Plan(**{name: options[name] for name in Plan.__dataclass_fields__})
         if plan.slots is None:
             return PreviewRun(plan, session).run()

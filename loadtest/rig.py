@@ -7,6 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -14,12 +15,15 @@ from urllib.request import urlopen
 import psutil
 import psycopg
 from django.contrib.auth.models import User
+from django.db.models.functions import Now
 from knox.models import AuthToken
 
 from loadtest import processes
 from loadtest.http import Api
 from loadtest.stack import Stack, StackError, free_port, running
+from tagmill import config
 from tagmill.rebuilds import workers
+from tagmill.rebuilds.models import Worker
 from tagmill.tags import tags
 
 PATIENCE_SECONDS = 900
@@ -82,6 +86,7 @@ class Rig:
     def stack(self, workers: int, options: Sequence[str] = ()) -> Iterator[Running]:
         """A new server and new workers, which wait for work: nothing is held or cached."""
         stack = Stack(f"127.0.0.1:{free_port()}", self._worker_token, self.log)
+        forget_workers()
         with running(stack):
             # Periodic tasks would fall into one measurement and not into another.
             stack.start_server("--no-maintenance")
@@ -184,6 +189,12 @@ class Running:
                     if route in {"lease", "batch", "workers"}:
                         found[route] = found.get(route, 0.0) + float(line.split()[-1])
         return found
+
+
+def forget_workers() -> None:
+    """Workers that were stopped count among those who share the work until a lease's time has
+    passed: leases would be smaller than those of a stack alone."""
+    Worker.objects.update(last_heartbeat=Now() - timedelta(seconds=config.load().lease_seconds))
 
 
 def peaks(roots: Mapping[str, int]) -> dict[str, int]:

@@ -212,7 +212,12 @@ def _check(name: str, result: dict[str, Any]) -> Section:
         for row in result["rows"]
     ]
     heads = ["sweep", "measured s", "formula", "simulation", "CPU s", "formula's"]
-    errors = ", ".join(f"{name} {value:.0%}" for name, value in result["errors"].items())
+    # Files of before have one median over both states.
+    by_state = result.get("errors_by_state", {"all": result["errors"]})
+    errors = "; ".join(
+        f"{text(state)}: " + ", ".join(f"{name} {value:.0%}" for name, value in found.items())
+        for state, found in by_state.items()
+    )
     groups = [row[0] for row in rows]
     chart = charts.bars(
         groups,
@@ -227,7 +232,7 @@ def _check(name: str, result: dict[str, Any]) -> Section:
         "<h2>The plan's formula and simulation, against the sweep</h2>",
         *_figure(name, chart),
         _table(heads, rows),
-        f"<p>Median errors: {errors}.</p>",
+        f"<p>Median errors, {errors}.</p>",
     ]
 
 

@@ -3,52 +3,84 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tagmill.rebuilds.leases import LEAST_HELD, MOST_ORDINARY
+from workers.completer import LINGER_SECONDS, MOST_RESULTS
 from workers.runtime import LOW_WATER_SECONDS as AHEAD_SECONDS
 
-__all__ = ["AHEAD_SECONDS", "Shared", "one_by_one", "shared", "size", "sizes"]
+__all__ = [
+    "AHEAD_SECONDS",
+    "LINGER_SECONDS",
+    "MOST_ORDINARY",
+    "MOST_RESULTS",
+    "Shared",
+    "one_by_one",
+    "runs",
+    "shared",
+    "size",
+]
 
 
 @dataclass(frozen=True)
 class Shared:
-    """`leases`: how many there are; `first`: partitions of the first one. `waiting` is summed over
-    all leases: the partitions that wait at that moment, each of which a lease looks at."""
+    """`leases`: how many there are; `first`: partitions of the first one; `last`: of each of the
+    last ones, one a worker. `waiting` is summed over all leases: the partitions that wait at that
+    moment, each of which a lease looks at."""
 
     leases: int
     first: int
+    last: float
     waiting: int
 
 
 def size(left: int, workers: int, *, is_cold: bool) -> int:
     """Partitions of the next lease, while so many are left. Workers that hold them get their part
     at once; who has to fetch them gets half of it, so that all end together."""
-    part = left / workers
-    wanted = math.ceil(part / 2) if is_cold else max(LEAST_HELD, math.ceil(part))
-    return min(left, MOST_ORDINARY, wanted)
+    least, parts = _rule(workers, is_cold=is_cold)
+    return min(left, MOST_ORDINARY, max(least, -(-left // parts)))
 
 
-def sizes(partitions: int, workers: int, *, is_cold: bool) -> Iterator[int]:
+def _rule(workers: int, *, is_cold: bool) -> tuple[int, int]:
+    """The least partitions of a lease, and into how many parts what is left is divided."""
+    return (1, 2 * workers) if is_cold else (LEAST_HELD, workers)
+
+
+def runs(partitions: int, workers: int, *, is_cold: bool) -> Iterator[tuple[int, int]]:
+    """(size, count): so many leases of one size follow one another. Sizes only fall, so that there
+    are no more runs than sizes, however large the fleet."""
+    least, parts = _rule(workers, is_cold=is_cold)
     left = partitions
     while left:
         taken = size(left, workers, is_cold=is_cold)
-        yield taken
-        left -= taken
+        # The next lease is as large while more than this is left.
+        enough = taken - 1 if taken <= least else (taken - 1) * parts
+        count = -(-(left - enough) // taken)
+        yield taken, count
+        left -= count * taken
 
 
 @functools.lru_cache(maxsize=1024)
 def shared(partitions: int, workers: int, *, is_cold: bool) -> Shared:
-    leases = list(sizes(partitions, workers, is_cold=is_cold))
+    made = list(runs(partitions, workers, is_cold=is_cold))
     left, waiting = partitions, 0
-    for taken in leases:
-        waiting += left
-        left -= taken
-    return Shared(len(leases), leases[0], waiting)
+    for taken, count in made:
+        waiting += count * left - taken * count * (count - 1) // 2
+        left -= count * taken
+    leases = sum(count for _, count in made)
+    return Shared(leases, made[0][0], _last(made, min(workers, leases)), waiting)
+
+
+def _last(made: list[tuple[int, int]], leases: int) -> float:
+    """The mean size of so many last leases."""
+    total, wanted = 0, leases
+    for taken, count in reversed(made):
+        total += taken * min(count, wanted)
+        wanted -= min(count, wanted)
+    return total / leases
 
 
 def one_by_one(partitions: int) -> Shared:
     """A lease for each partition, without read-ahead."""
-    return Shared(partitions, 1, partitions * (partitions + 1) // 2)
+    return Shared(partitions, 1, 1, partitions * (partitions + 1) // 2)

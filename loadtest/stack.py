@@ -124,10 +124,10 @@ class Stack:
                 process.wait()
 
 
-def end_with_parent() -> None:
+def end_with_parent(number: int = signal.SIGTERM) -> None:
     """In the child: a parent that is killed takes it along. Linux; elsewhere it stays."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
 
 
 @contextlib.contextmanager

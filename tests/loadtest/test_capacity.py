@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -10,9 +11,18 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
-from loadtest import costs
+from loadtest import costs, sharing
 from loadtest.bench import BenchError
-from loadtest.capacity import TOLERANCE, Demand, Deployment, cpu_seconds, plan, predict, whole
+from loadtest.capacity import (
+    MOST_NODES,
+    TOLERANCE,
+    Demand,
+    Deployment,
+    cpu_seconds,
+    plan,
+    predict,
+    whole,
+)
 from loadtest.management.commands.capacity import MOST_ERROR, duration
 from loadtest.simulation import MOST_PARTITIONS, simulate
 from tests.loadtest.conftest import ROOT
@@ -121,6 +131,31 @@ def test_the_slowest_stage_is_the_bottleneck() -> None:
     assert stuck.bottleneck == "database_cpu"
 
 
+@pytest.mark.parametrize(
+    ("process", "few"),
+    [("api", Deployment(4, 1, 100)), ("database", Deployment(4, 100, 1))],
+)
+def test_the_queue_names_the_process_at_which_workers_wait(process: str, few: Deployment) -> None:
+    # The first leases look at the most partitions that wait, and are asked for at once.
+    seconds = {"worker": {"partition": 0.003}, "api": {}, "database": {}}
+    unit = replace(costs.load(), seconds={**seconds, process: {"waiting": 0.001}})
+    demand = Demand(16 * 1024, 8, 10)
+    predicted = predict(unit, demand, few)
+    assert predicted.bottleneck == f"{process}_cpu"
+    # It is not what that process has to do, but that all wait for it at the same moment.
+    assert predicted.stages["worker_cpu"] > predicted.stages[f"{process}_cpu"]
+    assert predict(unit, demand, Deployment(1, 100, 100)).bottleneck == "worker_cpu"
+
+
+def test_where_each_worker_has_one_short_lease_nothing_overlaps() -> None:
+    unit, demand = costs.load(), Demand(10 * 1024, 8, 1)
+    alone = Deployment(1, 1, 2)
+    work = sum(cpu_seconds(unit, demand, 1).values())
+    predicted = predict(unit, demand, alone)
+    assert predicted.seconds == pytest.approx(work, rel=0.05)
+    assert simulate(unit, demand, alone).seconds == pytest.approx(work, rel=0.15)
+
+
 def test_servers_are_whole_and_a_small_excess_adds_none() -> None:
     assert [whole(amount) for amount in (0.01, 1, 1.04, 1.06, 3.125, 8.33)] == [1, 1, 1, 2, 3, 8]
 
@@ -146,12 +181,57 @@ def test_ten_million_nodes_and_more_are_simulated_in_bounded_time() -> None:
     assert time.perf_counter() - began < 30
 
 
-def test_coarse_and_fine_simulation_agree(monkeypatch: pytest.MonkeyPatch) -> None:
-    unit, demand = costs.load(), Demand(2_000_000, 50, 60)
+@pytest.mark.parametrize("is_cold", [False, True])
+@pytest.mark.parametrize("target", [1.0, 60.0, 86_400.0])
+def test_the_largest_fleet_in_the_smallest_partitions_is_planned_in_bounded_time(
+    is_cold: bool, target: float
+) -> None:
+    unit = replace(costs.load(), partition_slots=8)
+    demand, began = Demand(MOST_NODES, 10, target, is_cold), time.perf_counter()
+    simulated = simulate(unit, demand, plan(unit, demand).deployment)
+    assert simulated.seconds > 0
+    assert simulated.partitions_per_event >= MOST_NODES / 8 / MOST_PARTITIONS
+    assert time.perf_counter() - began < 30
+
+
+def test_leases_are_counted_as_the_queue_makes_them() -> None:
+    for workers, partitions, is_cold in itertools.product(
+        (1, 2, 3, 7, 64), (1, 2, 3, 5, 16, 17, 99, 1_000), (False, True)
+    ):
+        left, made, waiting = partitions, [], 0
+        while left:
+            made.append(sharing.size(left, workers, is_cold=is_cold))
+            waiting += left
+            left -= made[-1]
+        found = sharing.shared(partitions, workers, is_cold=is_cold)
+        last = made[-workers:]
+        assert found == sharing.Shared(len(made), made[0], sum(last) / len(last), waiting)
+
+
+def test_a_slice_of_many_workers_is_like_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    unit, demand = costs.load(), Demand(2_000_000, 500, 5)
+    deployment = plan(unit, demand).deployment
+    whole = simulate(unit, demand, deployment)
+    assert deployment.workers > 50
+    monkeypatch.setattr("loadtest.simulation.MOST_WORKERS", 50)
+    part = simulate(unit, demand, deployment)
+    assert part.partitions_per_event > whole.partitions_per_event
+    assert part.seconds == pytest.approx(whole.seconds, rel=0.1)
+    assert part.utilisation == pytest.approx(whole.utilisation, rel=0.15)
+
+
+@pytest.mark.parametrize("is_cold", [False, True])
+@pytest.mark.parametrize(("nodes", "most", "each"), [(2_000_000, 500, 4), (10_000_000, 400, 32)])
+def test_coarse_and_fine_simulation_agree(
+    monkeypatch: pytest.MonkeyPatch, nodes: int, most: int, each: int, is_cold: bool
+) -> None:
+    unit, demand = costs.load(), Demand(nodes, 50, nodes / 33_000, is_cold)
     deployment = plan(unit, demand).deployment
     fine = simulate(unit, demand, deployment).seconds
-    monkeypatch.setattr("loadtest.simulation.MOST_PARTITIONS", 500)
-    assert simulate(unit, demand, deployment).seconds == pytest.approx(fine, rel=0.1)
+    monkeypatch.setattr("loadtest.simulation.MOST_PARTITIONS", most)
+    coarse = simulate(unit, demand, deployment)
+    assert coarse.seconds == pytest.approx(fine, rel=0.1)
+    assert coarse.partitions_per_event == each
 
 
 def test_on_one_machine_nothing_is_faster_than_its_cores() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from loadtest.bench import BenchError, numbers, percentile
 from loadtest.calibrate import least_squares
-from loadtest.check import compare
+from loadtest.check import CheckBench, compare
 from loadtest.costs import Costs, load
 from loadtest.definitions import definitions
 from loadtest.growth import exponent
@@ -140,6 +140,21 @@ def test_predictions_are_compared_with_a_sweep() -> None:
     small["points"][1]["batch_nodes"] = 1
     with pytest.raises(BenchError, match="no point with batches"):
         compare(unit, small)
+
+
+def test_a_state_that_is_predicted_well_does_not_hide_one_that_is_not() -> None:
+    unit = load()
+    sweep = sweep_of(unit, 1.0)
+    cold, warm = sweep["points"]
+    warm["seconds"] *= 3
+    # Three good rows for each bad one: a median over all would be good.
+    sweep["points"] = [cold, dict(cold), dict(cold), warm]
+    found = compare(unit, sweep)
+    assert found["errors_by_state"]["cold"]["formula"] == pytest.approx(0, abs=0.01)
+    assert found["errors_by_state"]["warm"]["formula"] > 0.25
+    assert found["errors"]["formula"] == found["errors_by_state"]["warm"]["formula"]
+    fault = CheckBench().fault(found)
+    assert fault is not None and "(warm)" in fault
 
 
 def test_lists_and_percentiles() -> None:
