@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import psutil
 import psycopg
 import pytest
+from django.db import connection
 from knox.models import AuthToken
 
 from expressions import documents as composed
@@ -19,7 +21,7 @@ from loadtest import documents
 from loadtest.http import Api
 from loadtest.stack import Stack, free_port, running
 from tagmill.rebuilds import leases, workers
-from tagmill.rebuilds.models import Lease
+from tagmill.rebuilds.models import Lease, Worker
 from tagmill.tags.models import NodeTag
 from tests.api.conftest import make_user
 from tests.server.conftest import database_url
@@ -65,9 +67,30 @@ class System:
 
     def freeze_evaluation(self, name: str) -> None:
         """What this worker leases from now on, it never completes."""
-        self.wait(lambda: bool(self.process(name).children()))
+        # It registers once the child is there. Stopped any earlier, between fork and exec, the
+        # child would keep its parent waiting for ever.
+        self.wait(lambda: Worker.objects.filter(name=name).exists())
         for child in self.process(name).children():
             child.suspend()
+
+    @contextlib.contextmanager
+    def held_up(self, lock: str) -> Iterator[Callable[[str], None]]:
+        """Nobody gets past the lock that this statement takes before the end. Gives what waits
+        until the server is in the middle of a statement (LIKE) that has come so far."""
+        with psycopg.connect(self.url) as holder:
+            holder.execute(lock)
+            pid = holder.info.backend_pid
+            yield lambda statement: self.wait(lambda: self._waits_for(pid, statement))
+
+    def _waits_for(self, pid: int, statement: str) -> bool:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT count(*) FROM pg_stat_activity "
+                "WHERE %s = ANY (pg_blocking_pids(pid)) AND query LIKE %s",
+                [pid, statement],
+            )
+            (count,) = cursor.fetchone()
+        return bool(count)
 
     def holds_a_lease(self, name: str) -> bool:
         return Lease.objects.filter(worker__name=name).exists()
@@ -118,5 +141,5 @@ def system(settings_of_processes: pytest.MonkeyPatch, tmp_path: Path) -> Iterato
         yield made
     settings_of_processes.undo()
     config.load.cache_clear()
-    with psycopg.connect(database_url(), autocommit=True) as connection:
-        connection.execute("TRUNCATE procrastinate_jobs CASCADE")
+    with psycopg.connect(database_url(), autocommit=True) as cleaner:
+        cleaner.execute("TRUNCATE procrastinate_jobs CASCADE")

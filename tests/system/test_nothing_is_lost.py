@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 
 import pytest
 
@@ -30,12 +33,46 @@ def test_two_workers_tag_a_fleet_as_lxml_would(system: System, evaluator: str) -
     assert {row["evaluator"] for row in system.api.get("workers/")["results"]} == {evaluator}
 
 
-def test_a_worker_killed_in_the_middle_loses_nothing(system: System) -> None:
+@contextlib.contextmanager
+def fetching(system: System) -> Iterator[None]:
+    """worker-1 has asked for its first page and has not got it."""
+    # The tag first: a worker with nothing else to do fetches for the vocabulary.
+    system.tag("display", DISPLAY)
+    with system.held_up("LOCK TABLE document IN ACCESS EXCLUSIVE MODE") as until:
+        system.stack.start_workers(1)
+        until("%FROM document %")
+        yield
+
+
+@contextlib.contextmanager
+def evaluating(system: System) -> Iterator[None]:
+    """The child of worker-1 hangs."""
     system.stack.start_workers(1)
     system.freeze_evaluation("worker-1")
     system.tag("display", DISPLAY)
     system.wait(lambda: system.holds_a_lease("worker-1"))
-    system.process("worker-1").send_signal(signal.SIGKILL)
+    yield
+
+
+@contextlib.contextmanager
+def completing(system: System) -> Iterator[None]:
+    """worker-1 has sent its first results, and the server is about to accept them."""
+    system.tag("display", DISPLAY)
+    with system.held_up("SELECT FROM partition FOR NO KEY UPDATE") as until:
+        system.stack.start_workers(1)
+        until('%FROM "partition" %FOR NO KEY UPDATE%')
+        yield
+
+
+@pytest.mark.parametrize("moment", [fetching, evaluating, completing])
+def test_a_worker_killed_in_the_middle_loses_nothing(
+    system: System, moment: Callable[[System], AbstractContextManager[None]]
+) -> None:
+    with moment(system):
+        assert system.holds_a_lease("worker-1")
+        worker = system.process("worker-1")
+        worker.send_signal(signal.SIGKILL)
+        worker.wait()
     another = Stack(system.stack.listen, system.stack.token, system.stack.log / "another")
     try:
         another.start_workers(1)
