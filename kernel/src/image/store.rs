@@ -167,6 +167,12 @@ impl Store {
         self.edges[start..self.end(id)].iter().map(|&packed| Child::unpack(packed))
     }
 
+    /// How many attributes and children an element has, itself counted too.
+    #[inline]
+    pub fn width(&self, id: ElementId) -> usize {
+        1 + self.end(id) - self.elements[id as usize].start as usize
+    }
+
     #[inline]
     fn end(&self, id: ElementId) -> usize {
         match self.elements.get(id as usize + 1) {
