@@ -81,7 +81,7 @@ impl Tree {
         at
     }
 
-    // Depth is bounded by the parser, so recursion is.
+    // Depth is bounded by the parser, and where a file is opened: so recursion is.
     fn add(
         &mut self,
         store: &Store,

@@ -19,11 +19,15 @@ use super::store::{Child, DOCUMENT, Element, Name, Store};
 use super::{EMPTY, MAX_SLOTS, PartitionImage};
 use crate::error::ImageError;
 use crate::intern::Strings;
+use crate::xml::MAX_DEPTH;
 
 const MAGIC: &[u8; 8] = b"TAGMILLP";
 /// Raised by every change to what a file means. Files of another schema are refused.
 const SCHEMA: u32 = 1;
 const HEADER: usize = 8 + 4 + 32;
+/// Levels of rows at most: a probe as deep as the parser takes it, the root that it is put into, and
+/// the document. Whatever goes down the rows recurses, and trusts in this.
+const MAX_HEIGHT: u16 = MAX_DEPTH as u16 + 2;
 
 impl PartitionImage {
     /// Writes the image to a file, completely or not at all.
@@ -100,10 +104,15 @@ fn decode(bytes: &[u8]) -> Result<PartitionImage, ImageError> {
     let edges = reader.words()?;
     let roots = reader.words()?;
     for [uri, prefix, local] in names {
-        store.add_name(Name { uri, prefix, local });
+        let name = Name { uri, prefix, local };
+        if store.find_name(name).is_some() {
+            return Err(inconsistent());
+        }
+        store.add_name(name);
     }
     for [name, value] in pairs {
-        if name as usize >= store.names.len() || value as usize >= store.strings.len() {
+        let known = (name as usize) < store.names.len() && (value as usize) < store.strings.len();
+        if !known || store.find_pair(name, value).is_some() {
             return Err(inconsistent());
         }
         store.add_pair((name, value))?;
@@ -119,7 +128,8 @@ fn decode(bytes: &[u8]) -> Result<PartitionImage, ImageError> {
     Ok(PartitionImage { store, roots, documents, ..PartitionImage::default() })
 }
 
-/// Every number in range, and every child before its parent, so that nothing can loop or panic.
+/// Every number in range, every child an element that comes before its parent, and no more levels
+/// than a parsed document has, so that nothing can loop, panic or overflow the stack.
 fn check(store: &Store) -> Result<(), ImageError> {
     let strings = store.strings.len() as u32;
     let names_known =
@@ -128,6 +138,7 @@ fn check(store: &Store) -> Result<(), ImageError> {
         return Err(inconsistent());
     }
     let mut start = 0;
+    let mut heights: Vec<u16> = Vec::with_capacity(store.elements.len());
     for (id, row) in store.elements.iter().enumerate() {
         let end = store.elements.get(id + 1).map_or(store.edges.len(), |next| next.start as usize);
         let fits = row.start as usize == start
@@ -138,15 +149,21 @@ fn check(store: &Store) -> Result<(), ImageError> {
             return Err(inconsistent());
         }
         let (attributes, children) = store.edges[start..end].split_at(row.attributes as usize);
+        let mut below = 0;
         let known = attributes.iter().all(|&pair| (pair as usize) < store.pairs.len())
             && children.iter().all(|&packed| match Child::unpack(packed) {
-                Child::Element(child) => (child as usize) < id,
+                // The heights of all that come before are known.
+                Child::Element(child) => heights.get(child as usize).is_some_and(|&height| {
+                    below = below.max(height);
+                    store.elements[child as usize].name != DOCUMENT
+                }),
                 Child::Text(value) | Child::Comment(value) => value < strings,
                 Child::Instruction(pair) => (pair as usize) < store.pairs.len(),
             });
-        if !known {
+        if !known || below >= MAX_HEIGHT {
             return Err(inconsistent());
         }
+        heights.push(below + 1);
         start = end;
     }
     if start == store.edges.len() { Ok(()) } else { Err(inconsistent()) }

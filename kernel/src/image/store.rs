@@ -234,11 +234,12 @@ impl Store {
             prefix: self.strings.intern(prefix)?,
             local: self.strings.intern(local)?,
         };
+        Ok(self.find_name(name).unwrap_or_else(|| self.add_name(name)))
+    }
+
+    pub(super) fn find_name(&self, name: Name) -> Option<NameId> {
         let hash = self.hasher.hash_one(name);
-        if let Some(&id) = self.name_index.find(hash, |&id| self.names[id as usize] == name) {
-            return Ok(id);
-        }
-        Ok(self.add_name(name))
+        self.name_index.find(hash, |&id| self.names[id as usize] == name).copied()
     }
 
     pub(super) fn add_name(&mut self, name: Name) -> NameId {
