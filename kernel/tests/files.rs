@@ -38,7 +38,7 @@ impl Tables {
         }
     }
 
-    fn open(&self, name: &str) -> Result<PartitionImage, ImageError> {
+    fn open(&self) -> Result<PartitionImage, ImageError> {
         let mut body = Vec::new();
         let mut section = |bytes: &[u8]| {
             body.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
@@ -58,12 +58,7 @@ impl Tables {
         file.extend_from_slice(&1_u32.to_le_bytes());
         file.extend_from_slice(blake3::hash(&body).as_bytes());
         file.extend_from_slice(&body);
-        let path =
-            std::env::temp_dir().join(format!("tagmill-kernel-{}-{name}", std::process::id()));
-        std::fs::write(&path, file).expect("a writable directory");
-        let opened = PartitionImage::open(&path);
-        std::fs::remove_file(&path).expect("the file just written");
-        opened
+        PartitionImage::from_bytes(&file)
     }
 }
 
@@ -73,23 +68,20 @@ fn a_file_is_no_deeper_than_a_composed_document() {
     let mut composed = PartitionImage::new();
     let (main, other) = (levels(256), levels(256));
     composed.put(0, &[("lshw", main.as_bytes()), ("x", other.as_bytes())]).expect("both are good");
-    let path = std::env::temp_dir().join(format!("tagmill-kernel-{}-deep", std::process::id()));
-    composed.save(&path).expect("a writable directory");
-    PartitionImage::open(&path).expect("what was saved can be opened");
-    std::fs::remove_file(&path).expect("the file just written");
+    PartitionImage::from_bytes(&composed.to_bytes()).expect("what was saved can be opened");
 
-    let deepest = Tables::chain(257).open("257").expect("as deep as the composed one");
+    let deepest = Tables::chain(257).open().expect("as deep as the composed one");
     let text = common::expression("//a[not(a)]/preceding::a or count(//a) = 257");
     assert_eq!(evaluate(&deepest, &text, None, &Budget::new(u64::MAX)), Ok(vec![1]));
     for levels in [258, 70_000] {
-        assert!(Tables::chain(levels).open("deeper").is_err(), "{levels}");
+        assert!(Tables::chain(levels).open().is_err(), "{levels}");
     }
 }
 
 #[test]
 fn a_file_that_has_anything_twice_is_refused() {
     let good = Tables::chain(2);
-    good.open("good").expect("it is consistent");
+    good.open().expect("it is consistent");
     let with = |change: fn(&mut Tables)| {
         let mut tables = good.clone();
         change(&mut tables);
@@ -100,7 +92,7 @@ fn a_file_that_has_anything_twice_is_refused() {
         ("name", with(|tables| tables.names.extend([0, 0, 1]))),
         ("pair", with(|tables| tables.pairs.extend([1, 1]))),
     ] {
-        assert!(tables.open(what).is_err(), "{what}");
+        assert!(tables.open().is_err(), "{what}");
     }
 }
 
@@ -108,7 +100,7 @@ fn a_file_that_has_anything_twice_is_refused() {
 fn a_document_is_no_child() {
     let mut tables = Tables::chain(2);
     tables.elements[0] = 0;
-    assert!(tables.open("inner document").is_err());
+    assert!(tables.open().is_err());
 }
 
 #[test]

@@ -30,8 +30,8 @@ const HEADER: usize = 8 + 4 + 32;
 const MAX_HEIGHT: u16 = MAX_DEPTH as u16 + 2;
 
 impl PartitionImage {
-    /// Writes the image to a file, completely or not at all.
-    pub fn save(&self, path: &Path) -> Result<(), ImageError> {
+    /// What [`PartitionImage::save`] writes.
+    pub fn to_bytes(&self) -> Vec<u8> {
         let mut body = Vec::new();
         let store = &self.store;
         let (text, ends) = store.strings.parts();
@@ -45,13 +45,17 @@ impl PartitionImage {
         );
         words(&mut body, store.edges.iter().copied());
         words(&mut body, self.roots.iter().copied());
+        let digest = blake3::hash(&body);
+        [MAGIC.as_slice(), &SCHEMA.to_le_bytes(), digest.as_bytes(), &body].concat()
+    }
+
+    /// Writes the image to a file, completely or not at all.
+    pub fn save(&self, path: &Path) -> Result<(), ImageError> {
+        let bytes = self.to_bytes();
         let partial = path.with_extension("partial");
         let write = || -> std::io::Result<()> {
             let mut file = File::create(&partial)?;
-            file.write_all(MAGIC)?;
-            file.write_all(&SCHEMA.to_le_bytes())?;
-            file.write_all(blake3::hash(&body).as_bytes())?;
-            file.write_all(&body)?;
+            file.write_all(&bytes)?;
             file.sync_all()?;
             std::fs::rename(&partial, path)
         };
@@ -69,7 +73,54 @@ impl PartitionImage {
         // the file meanwhile is outside of what `save`, which renames, ever does.
         #[allow(unsafe_code)]
         let map = unsafe { memmap2::Mmap::map(&file) }.map_err(failed)?;
-        decode(&map).map_err(|error| ImageError(format!("{}: {error}", path.display())))
+        Self::from_bytes(&map).map_err(|error| ImageError(format!("{}: {error}", path.display())))
+    }
+
+    /// Reads an image from what [`PartitionImage::to_bytes`] gave. Anything else is an error.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, ImageError> {
+        let (header, body) = bytes.split_at_checked(HEADER).ok_or_else(truncated)?;
+        if !header.starts_with(MAGIC) {
+            return Err(ImageError("not a partition image".into()));
+        }
+        if header[8..12] != SCHEMA.to_le_bytes() {
+            return Err(ImageError("an image of another schema version".into()));
+        }
+        if header[12..] != *blake3::hash(body).as_bytes() {
+            return Err(ImageError("the digest does not match: the file is damaged".into()));
+        }
+        let mut reader = Reader(body);
+        let text = String::from_utf8(reader.section()?.to_vec())
+            .map_err(|_| ImageError("the string table is not UTF-8".into()))?;
+        let mut store = Store::empty(Strings::from_parts(text, reader.words()?)?);
+        let names = as_chunks::<3>(reader.words()?)?;
+        let pairs = as_chunks::<2>(reader.words()?)?;
+        let elements = as_chunks::<3>(reader.words()?)?;
+        let edges = reader.words()?;
+        let roots = reader.words()?;
+        for [uri, prefix, local] in names {
+            let name = Name { uri, prefix, local };
+            if store.find_name(name).is_some() {
+                return Err(inconsistent());
+            }
+            store.add_name(name);
+        }
+        for [name, value] in pairs {
+            let known =
+                (name as usize) < store.names.len() && (value as usize) < store.strings.len();
+            if !known || store.find_pair(name, value).is_some() {
+                return Err(inconsistent());
+            }
+            store.add_pair((name, value))?;
+        }
+        store.elements = elements
+            .into_iter()
+            .map(|[name, start, attributes]| Element { name, start, attributes })
+            .collect();
+        store.edges = edges;
+        check(&store)?;
+        store.index_all_elements();
+        let documents = check_roots(&store, &roots)?;
+        Ok(PartitionImage { store, roots, documents, ..PartitionImage::default() })
     }
 }
 
@@ -81,51 +132,6 @@ fn section(out: &mut Vec<u8>, bytes: &[u8]) {
 fn words(out: &mut Vec<u8>, values: impl Iterator<Item = u32>) {
     let bytes: Vec<u8> = values.flat_map(u32::to_le_bytes).collect();
     section(out, &bytes);
-}
-
-fn decode(bytes: &[u8]) -> Result<PartitionImage, ImageError> {
-    let (header, body) = bytes.split_at_checked(HEADER).ok_or_else(truncated)?;
-    if !header.starts_with(MAGIC) {
-        return Err(ImageError("not a partition image".into()));
-    }
-    if header[8..12] != SCHEMA.to_le_bytes() {
-        return Err(ImageError("an image of another schema version".into()));
-    }
-    if header[12..] != *blake3::hash(body).as_bytes() {
-        return Err(ImageError("the digest does not match: the file is damaged".into()));
-    }
-    let mut reader = Reader(body);
-    let text = String::from_utf8(reader.section()?.to_vec())
-        .map_err(|_| ImageError("the string table is not UTF-8".into()))?;
-    let mut store = Store::empty(Strings::from_parts(text, reader.words()?)?);
-    let names = as_chunks::<3>(reader.words()?)?;
-    let pairs = as_chunks::<2>(reader.words()?)?;
-    let elements = as_chunks::<3>(reader.words()?)?;
-    let edges = reader.words()?;
-    let roots = reader.words()?;
-    for [uri, prefix, local] in names {
-        let name = Name { uri, prefix, local };
-        if store.find_name(name).is_some() {
-            return Err(inconsistent());
-        }
-        store.add_name(name);
-    }
-    for [name, value] in pairs {
-        let known = (name as usize) < store.names.len() && (value as usize) < store.strings.len();
-        if !known || store.find_pair(name, value).is_some() {
-            return Err(inconsistent());
-        }
-        store.add_pair((name, value))?;
-    }
-    store.elements = elements
-        .into_iter()
-        .map(|[name, start, attributes]| Element { name, start, attributes })
-        .collect();
-    store.edges = edges;
-    check(&store)?;
-    store.index_all_elements();
-    let documents = check_roots(&store, &roots)?;
-    Ok(PartitionImage { store, roots, documents, ..PartitionImage::default() })
 }
 
 /// Every number in range, every child an element that comes before its parent, and no more levels
