@@ -1,4 +1,8 @@
-//! The bound of an evaluation, in steps: about one step for a node visited or for 16 bytes of text.
+//! The bound of an evaluation, in steps: one step for a node, a row of an index or an operator, and
+//! one for 16 bytes of text.
+//!
+//! Whatever takes time in proportion to a document, a partition or an expression spends as much, so
+//! that a step is never worth more than some ten nanoseconds.
 
 use std::cell::Cell;
 

@@ -63,6 +63,8 @@ pub trait Evaluator<'a> {
 
     /// Evaluates to a boolean.
     fn bool(&self, expr: &'a BoolExpr, at: Context<Self::Node>) -> Evaluated<bool> {
+        // A predicate may be a thousand operators long.
+        self.budget().spend(1)?;
         Ok(match expr {
             BoolExpr::Const(value) => *value,
             BoolExpr::And(a, b) => self.bool(a, at)? && self.bool(b, at)?,
@@ -94,6 +96,7 @@ pub trait Evaluator<'a> {
 
     /// Evaluates to a number.
     fn num(&self, expr: &'a NumExpr, at: Context<Self::Node>) -> Evaluated<f64> {
+        self.budget().spend(1)?;
         Ok(match expr {
             NumExpr::Const(value) => *value,
             NumExpr::Position => at.position as f64,
@@ -142,7 +145,7 @@ pub trait Evaluator<'a> {
             StrExpr::Normalize(a) => Cow::Owned(text::normalize(&self.str(a, at)?)),
             StrExpr::Translate(a, from, to) => {
                 let (value, from, to) = (self.str(a, at)?, self.str(from, at)?, self.str(to, at)?);
-                self.budget().spend(value.len() / 16 * (1 + from.len() / 4))?;
+                self.budget().spend(value.len() * (1 + from.len() / 4) / 16)?;
                 Cow::Owned(text::translate(&value, &from, &to))
             }
             StrExpr::Name(kind, set) => self.name(*kind, set, at)?,

@@ -37,7 +37,8 @@ impl Strings {
         (&self.text, &self.ends)
     }
 
-    /// Rebuilds the table from [`Strings::parts`]. Fails when the ends do not describe the text.
+    /// Rebuilds the table from [`Strings::parts`]. Fails when the ends do not describe the text, or
+    /// a string is there twice.
     pub fn from_parts(text: String, ends: Vec<u32>) -> Result<Self, ImageError> {
         let mut start = 0;
         for &end in &ends {
@@ -54,6 +55,10 @@ impl Strings {
         let mut index = HashTable::with_capacity(strings.len());
         for id in 0..strings.len() as StrId {
             let hash = strings.hasher.hash_one(strings.get(id));
+            // Equal strings are compared by their numbers.
+            if index.find(hash, |&other| strings.get(other) == strings.get(id)).is_some() {
+                return Err(ImageError("the string table is inconsistent".into()));
+            }
             index.insert_unique(hash, id, |&other| strings.hasher.hash_one(strings.get(other)));
         }
         strings.index = index;

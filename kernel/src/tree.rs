@@ -1,5 +1,7 @@
 //! One document expanded to rows in document order, for the axes that leave a subtree.
 
+use crate::budget::Budget;
+use crate::eval::Evaluated;
 use crate::image::{Child, ElementId, NameId, Store};
 use crate::intern::StrId;
 
@@ -40,10 +42,10 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Replaces the rows by those of `document`; the allocation is kept.
-    pub fn expand(&mut self, store: &Store, document: ElementId) {
+    /// Replaces the rows by those of `document`; the allocation is kept. Costs a step a row.
+    pub fn expand(&mut self, store: &Store, document: ElementId, budget: &Budget) -> Evaluated<()> {
         self.rows.clear();
-        self.add(store, document, 0, Kind::Document);
+        self.add(store, document, (0, Kind::Document), budget)
     }
 
     /// The row of a node.
@@ -79,8 +81,15 @@ impl Tree {
         at
     }
 
-    // Depth is bounded by the parser, so recursion is.
-    fn add(&mut self, store: &Store, id: ElementId, parent: Node, kind: Kind) {
+    // Depth is bounded by the parser, and where a file is opened: so recursion is.
+    fn add(
+        &mut self,
+        store: &Store,
+        id: ElementId,
+        (parent, kind): (Node, Kind),
+        budget: &Budget,
+    ) -> Evaluated<()> {
+        budget.spend(store.width(id))?;
         let node = self.rows.len() as Node;
         let name = store.elements()[id as usize].name;
         self.rows.push(Row { kind, name, value: 0, parent, end: 0 });
@@ -90,7 +99,9 @@ impl Tree {
         }
         for child in store.children(id) {
             match child {
-                Child::Element(child) => self.add(store, child, node, Kind::Element),
+                Child::Element(child) => {
+                    self.add(store, child, (node, Kind::Element), budget)?;
+                }
                 Child::Text(value) => self.leaf(Kind::Text, 0, value, node),
                 Child::Comment(value) => self.leaf(Kind::Comment, 0, value, node),
                 Child::Instruction(pair) => {
@@ -100,6 +111,7 @@ impl Tree {
             }
         }
         self.rows[node as usize].end = self.rows.len() as Node;
+        Ok(())
     }
 
     fn leaf(&mut self, kind: Kind, name: NameId, value: StrId, parent: Node) {

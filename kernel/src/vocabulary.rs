@@ -187,7 +187,7 @@ impl<'s> Collector<'s> {
         }
     }
 
-    // Depth is bounded by the parser, so recursion is.
+    // Depth is bounded by the parser, and where a file is opened: so recursion is.
     fn entry(&mut self, row: ElementId, around: Around) -> u32 {
         match self.first[row as usize] {
             (_, NONE) => {}

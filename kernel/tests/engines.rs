@@ -17,7 +17,7 @@ fn interpreted(image: &PartitionImage, text: &str) -> u8 {
     let names = bind(expression.wanted(), image.store());
     let mut tree = Tree::default();
     image.slots().fold(0, |members, (slot, document)| {
-        tree.expand(image.store(), document);
+        tree.expand(image.store(), document, &budget).expect("no bound");
         let one = Interpreter { store: image.store(), names: &names, tree: &tree, budget: &budget };
         let verdict = one.bool(expression.root(), outermost(&tree)).expect("no bound");
         members | u8::from(verdict) << slot

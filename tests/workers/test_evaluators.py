@@ -149,7 +149,7 @@ def page(documents: Documents) -> bytes:
 
 
 def asked(key: int, **more: Any) -> dict[str, Any]:
-    return {"page": 1, "key": key, "run": [7], "skip": "0", **more}
+    return {"page": 1, "key": key, "run": [7], "skip": "0", "singly": False, **more}
 
 
 def opened(name: str, most_bytes: int) -> Child:

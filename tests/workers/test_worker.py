@@ -6,6 +6,7 @@ import os
 import random
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -303,6 +304,59 @@ def test_an_expression_on_which_the_child_dies_twice_has_failed() -> None:
         (failure,) = rig.api.results[0].failures
         assert failure.expression == 7 and "died" in failure.reason
         assert members(rig, 8, 1) == [0]
+
+    run(story())
+
+
+# Read by the child's interpreter when it starts: the kernel fails on one expression of its own.
+FAULTY_KERNEL = """
+import os, time
+import tagmill_kernel
+
+class Image:
+    def __init__(self):
+        self._image = Healthy()
+    def __getattr__(self, name):
+        return getattr(self._image, name)
+    def __len__(self):
+        return len(self._image)
+    def evaluate(self, expressions, *rest):
+        if any(expression.text == "//faulty" for expression in expressions):
+            FAULT
+        return self._image.evaluate(expressions, *rest)
+
+Healthy, tagmill_kernel.PartitionImage = tagmill_kernel.PartitionImage, Image
+"""
+
+
+@pytest.mark.skipif(not base.has_kernel(), reason="the kernel is not built")
+@pytest.mark.parametrize(
+    ("fault", "reason", "restarts"),
+    [("time.sleep(60)", "stopped after", 2), ("os._exit(9)", "died on it 2 times", 3)],
+)
+def test_a_fault_of_the_kernel_is_noticed_and_found_out(
+    fault: str, reason: str, restarts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if _evaluator[0] != "kernel":
+        pytest.skip("the reference is always asked singly")
+    (tmp_path / "sitecustomize.py").write_text(FAULTY_KERNEL.replace("FAULT", fault))
+    monkeypatch.syspath_prepend(tmp_path)
+
+    async def story() -> None:
+        rig = Rig()
+        rig.api.registration["evaluation_seconds"] = 0.5
+        rig.partition(1, ["<node/>", "<list/>"])
+        rig.api.expressions = {7: "/list", 8: "//faulty", 9: "/node"}
+        rig.api.work.append({1: {7: None, 8: None, 9: None}})
+        rig.start()
+        await rig.results(1)
+        await rig.stop()
+        (result,) = rig.api.results
+        (failure,) = result.failures
+        assert failure.expression == 8 and reason in failure.reason
+        assert (members(rig, 7, 1), members(rig, 9, 1)) == ([1], [0])
+        word, _, _ = reason.partition(" ")
+        assert rig.value("tagmill_worker_child_restarts_total", reason=word) == restarts
 
     run(story())
 

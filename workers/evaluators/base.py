@@ -20,12 +20,16 @@ if TYPE_CHECKING:
 # What `Note` says instead of an expression's id.
 IDLE = -1
 PARSING = -2
+EVALUATING = -3
+# The slot, where all of a page is meant.
+PAGE = -1
 
 
 class Note(Protocol):
     """Says what runs from now on, so that the parent knows whom to blame for a kill.
 
-    `expression` is an id, PARSING (a document) or IDLE. Costs well below a microsecond.
+    `expression` is an id, PARSING (a document), EVALUATING (many expressions at once) or IDLE.
+    `slot` is PAGE for many documents at once. Costs well below a microsecond.
     """
 
     def __call__(self, expression: int, slot: int) -> None: ...
@@ -63,10 +67,16 @@ class Image(Protocol):
     def remove(self, slot: int) -> None: ...
 
     def evaluate(
-        self, expressions: Sequence[tuple[int, Any]], slots: int | None, note: Note, learn: int = 0
+        self,
+        expressions: Sequence[tuple[int, Any]],
+        slots: int | None,
+        note: Note,
+        learn: int = 0,
+        singly: bool = False,
     ) -> Answers:
         """One pass for all (id, compiled); over all slots, or those of the bitmap `slots`. The
-        bitmap `learn`, of none but these, says whose vocabulary is wanted, too."""
+        bitmap `learn`, of none but these, says whose vocabulary is wanted, too. `singly`: one
+        expression after the other, each noted, though that takes longer."""
         ...
 
 

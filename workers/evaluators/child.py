@@ -4,7 +4,8 @@ Standard input and output carry frames. In, `{"open": [[id, text, namespaces]...
 `{"page": n, "key": k, "run": [ids], "skip": hex}`, with a page as body, asks for the expressions
 `run` over the slots that neither an earlier page of the pass nor `skip` named; the body may be left
 out where an earlier answer said that the page with that key is held. `"learn": rev` asks for the
-vocabulary of those slots' nodes with a higher rev, too. `{"drop": [keys]}` forgets pages. Out,
+vocabulary of those slots' nodes with a higher rev, too; `"singly": true` for one expression after
+the other. `{"drop": [keys]}` forgets pages. Out,
 `{"ready": true}` once, then one answer a page, with the vocabulary as body. Ends when the parent
 does.
 """
@@ -103,7 +104,7 @@ class Child:
         chosen = None if slots == held.slots else slots
         learn = header.get("learn")
         learnt = 0 if learn is None else held.newer(learn, slots)
-        answers = held.image.evaluate(wanted, chosen, self._note, learnt)
+        answers = held.image.evaluate(wanted, chosen, self._note, learnt, header["singly"])
         for key in answers.failures:
             del self._compiled[key]
         self._failures.update(answers.failures)

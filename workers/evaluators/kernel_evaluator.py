@@ -18,7 +18,7 @@ from expressions import evaluation
 from expressions.evaluation import Compiled
 from expressions.vocabulary import MAX_LENGTH, Vocabulary
 from workers.evaluators import kernel_vocabulary
-from workers.evaluators.base import IDLE, Answers, Note, Source
+from workers.evaluators.base import EVALUATING, IDLE, PAGE, Answers, Note, Source
 from workers.evaluators.lxml_evaluator import LxmlImage
 
 # A step is a node looked at. Ordinary expressions take some hundred steps a document, where they
@@ -77,12 +77,18 @@ class KernelImage:
         slots: int | None,
         note: Note,
         learn: int = 0,
+        singly: bool = False,
     ) -> Answers:
         chosen = self._slots if slots is None else self._slots & slots
         answers = Answers(documents=chosen.bit_count())
         planned = [item for item in expressions if item[1].plan is not None]
         if planned:
-            self._by_kernel(planned, None if chosen == self._slots else chosen, answers)
+            among = None if chosen == self._slots else chosen
+            # One call for all costs least, but says nothing about any one of them.
+            for part in [[item] for item in planned] if singly else [planned]:
+                note(part[0][0] if singly else EVALUATING, PAGE)
+                self._by_kernel(part, among, answers)
+            note(IDLE, 0)
         if chosen & self._refused:
             self._by_lxml(planned, chosen & self._refused, answers, note)
         rest = [item for item in expressions if item[1].plan is None]

@@ -34,7 +34,9 @@ class LxmlImage:
         slots: int | None,
         note: Note,
         learn: int = 0,
+        singly: bool = False,
     ) -> Answers:
+        # Always singly.
         vocabulary = Vocabulary() if learn else None
         answers = Answers(members={key: 0 for key, _ in expressions}, vocabulary=vocabulary)
         running = list(expressions)

@@ -7,6 +7,8 @@ the order in which they are submitted. Whatever happens to the child, every page
   expression takes more than PASS_FACTOR times that over its partition: the child is killed, the
   expression has failed in this pass, a new child goes on with the others.
 - The child dies by itself: the same, once it has died twice on the same expression (or document).
+- Either happens while it is at many expressions at once, as the kernel is: then nobody can be
+  blamed yet, and the rest of the pass is asked singly.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from twisted.python.failure import Failure
 from wire.messages import Definition
 from workers.errors import EvaluatorBroken, EvaluatorError
 from workers.evaluators import frames, note
-from workers.evaluators.base import IDLE, PARSING
+from workers.evaluators.base import EVALUATING, IDLE, PAGE, PARSING
 from workers.evaluators.child import NOTE_DESCRIPTOR
 from workers.metrics import Metrics
 from workers.pages import Page
@@ -60,13 +62,15 @@ class Pass:
     """The expressions of one partition by id, and what came of them so far.
 
     Written by EvaluatorProcess. `failures`: reasons by id. `seen`: the slots answered, or given up
-    (`unreadable`), as a bitmap; a slot is evaluated on the first page that names it.
+    (`unreadable`), as a bitmap; a slot is evaluated on the first page that names it. `singly`: one
+    of the expressions is to be found out.
     """
 
     expressions: dict[int, Definition]
     failures: dict[int, str] = field(default_factory=dict)
     seen: int = 0
     unreadable: int = 0
+    singly: bool = False
     spent: dict[int, float] = field(default_factory=dict)
     deaths: Counter[tuple[int, int]] = field(default_factory=Counter)
 
@@ -306,6 +310,7 @@ class EvaluatorProcess:
                 "key": key,
                 "run": run,
                 "skip": f"{task.pass_.seen:x}",
+                "singly": task.pass_.singly,
             }
             if task.learn is not None:
                 header["learn"] = task.learn
@@ -355,7 +360,8 @@ class EvaluatorProcess:
         if noted.expression >= 0:
             used = spent[noted.expression] = spent.get(noted.expression, 0.0) + elapsed
         if self._stuck >= self.evaluation_seconds:
-            reason = f"stopped after {self._stuck:.3g} s on one document (slot {noted.slot})"
+            place = "one page" if noted.slot == PAGE else f"one document (slot {noted.slot})"
+            reason = f"stopped after {self._stuck:.3g} s on {place}"
         elif used >= PASS_FACTOR * self.evaluation_seconds:
             reason = f"stopped after {used:.3g} s on one partition"
         else:
@@ -375,6 +381,8 @@ class EvaluatorProcess:
         )
         if noted.expression == PARSING:
             self._unreadable(task, noted.slot, reason)
+        elif noted.expression == EVALUATING:
+            task.pass_.singly = True
         else:
             task.pass_.failures[noted.expression] = reason
 
@@ -414,6 +422,9 @@ class EvaluatorProcess:
 
     def _bury(self, task: _Task, noted: note.Noted, status: str) -> None:
         """Blame what the child died on, if it did so before."""
+        if noted.expression == EVALUATING:
+            task.pass_.singly = True
+            return
         slot = noted.slot if noted.expression == PARSING else 0
         key = (noted.expression, slot if noted.expression != IDLE else task.number)
         task.pass_.deaths[key] += 1

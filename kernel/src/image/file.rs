@@ -19,15 +19,19 @@ use super::store::{Child, DOCUMENT, Element, Name, Store};
 use super::{EMPTY, MAX_SLOTS, PartitionImage};
 use crate::error::ImageError;
 use crate::intern::Strings;
+use crate::xml::MAX_DEPTH;
 
 const MAGIC: &[u8; 8] = b"TAGMILLP";
 /// Raised by every change to what a file means. Files of another schema are refused.
 const SCHEMA: u32 = 1;
 const HEADER: usize = 8 + 4 + 32;
+/// Levels of rows at most: a probe as deep as the parser takes it, the root that it is put into, and
+/// the document. Whatever goes down the rows recurses, and trusts in this.
+const MAX_HEIGHT: u16 = MAX_DEPTH as u16 + 2;
 
 impl PartitionImage {
-    /// Writes the image to a file, completely or not at all.
-    pub fn save(&self, path: &Path) -> Result<(), ImageError> {
+    /// What [`PartitionImage::save`] writes.
+    pub fn to_bytes(&self) -> Vec<u8> {
         let mut body = Vec::new();
         let store = &self.store;
         let (text, ends) = store.strings.parts();
@@ -41,13 +45,17 @@ impl PartitionImage {
         );
         words(&mut body, store.edges.iter().copied());
         words(&mut body, self.roots.iter().copied());
+        let digest = blake3::hash(&body);
+        [MAGIC.as_slice(), &SCHEMA.to_le_bytes(), digest.as_bytes(), &body].concat()
+    }
+
+    /// Writes the image to a file, completely or not at all.
+    pub fn save(&self, path: &Path) -> Result<(), ImageError> {
+        let bytes = self.to_bytes();
         let partial = path.with_extension("partial");
         let write = || -> std::io::Result<()> {
             let mut file = File::create(&partial)?;
-            file.write_all(MAGIC)?;
-            file.write_all(&SCHEMA.to_le_bytes())?;
-            file.write_all(blake3::hash(&body).as_bytes())?;
-            file.write_all(&body)?;
+            file.write_all(&bytes)?;
             file.sync_all()?;
             std::fs::rename(&partial, path)
         };
@@ -65,7 +73,54 @@ impl PartitionImage {
         // the file meanwhile is outside of what `save`, which renames, ever does.
         #[allow(unsafe_code)]
         let map = unsafe { memmap2::Mmap::map(&file) }.map_err(failed)?;
-        decode(&map).map_err(|error| ImageError(format!("{}: {error}", path.display())))
+        Self::from_bytes(&map).map_err(|error| ImageError(format!("{}: {error}", path.display())))
+    }
+
+    /// Reads an image from what [`PartitionImage::to_bytes`] gave. Anything else is an error.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, ImageError> {
+        let (header, body) = bytes.split_at_checked(HEADER).ok_or_else(truncated)?;
+        if !header.starts_with(MAGIC) {
+            return Err(ImageError("not a partition image".into()));
+        }
+        if header[8..12] != SCHEMA.to_le_bytes() {
+            return Err(ImageError("an image of another schema version".into()));
+        }
+        if header[12..] != *blake3::hash(body).as_bytes() {
+            return Err(ImageError("the digest does not match: the file is damaged".into()));
+        }
+        let mut reader = Reader(body);
+        let text = String::from_utf8(reader.section()?.to_vec())
+            .map_err(|_| ImageError("the string table is not UTF-8".into()))?;
+        let mut store = Store::empty(Strings::from_parts(text, reader.words()?)?);
+        let names = as_chunks::<3>(reader.words()?)?;
+        let pairs = as_chunks::<2>(reader.words()?)?;
+        let elements = as_chunks::<3>(reader.words()?)?;
+        let edges = reader.words()?;
+        let roots = reader.words()?;
+        for [uri, prefix, local] in names {
+            let name = Name { uri, prefix, local };
+            if store.find_name(name).is_some() {
+                return Err(inconsistent());
+            }
+            store.add_name(name);
+        }
+        for [name, value] in pairs {
+            let known =
+                (name as usize) < store.names.len() && (value as usize) < store.strings.len();
+            if !known || store.find_pair(name, value).is_some() {
+                return Err(inconsistent());
+            }
+            store.add_pair((name, value))?;
+        }
+        store.elements = elements
+            .into_iter()
+            .map(|[name, start, attributes]| Element { name, start, attributes })
+            .collect();
+        store.edges = edges;
+        check(&store)?;
+        store.index_all_elements();
+        let documents = check_roots(&store, &roots)?;
+        Ok(PartitionImage { store, roots, documents, ..PartitionImage::default() })
     }
 }
 
@@ -79,47 +134,8 @@ fn words(out: &mut Vec<u8>, values: impl Iterator<Item = u32>) {
     section(out, &bytes);
 }
 
-fn decode(bytes: &[u8]) -> Result<PartitionImage, ImageError> {
-    let (header, body) = bytes.split_at_checked(HEADER).ok_or_else(truncated)?;
-    if !header.starts_with(MAGIC) {
-        return Err(ImageError("not a partition image".into()));
-    }
-    if header[8..12] != SCHEMA.to_le_bytes() {
-        return Err(ImageError("an image of another schema version".into()));
-    }
-    if header[12..] != *blake3::hash(body).as_bytes() {
-        return Err(ImageError("the digest does not match: the file is damaged".into()));
-    }
-    let mut reader = Reader(body);
-    let text = String::from_utf8(reader.section()?.to_vec())
-        .map_err(|_| ImageError("the string table is not UTF-8".into()))?;
-    let mut store = Store::empty(Strings::from_parts(text, reader.words()?)?);
-    let names = as_chunks::<3>(reader.words()?)?;
-    let pairs = as_chunks::<2>(reader.words()?)?;
-    let elements = as_chunks::<3>(reader.words()?)?;
-    let edges = reader.words()?;
-    let roots = reader.words()?;
-    for [uri, prefix, local] in names {
-        store.add_name(Name { uri, prefix, local });
-    }
-    for [name, value] in pairs {
-        if name as usize >= store.names.len() || value as usize >= store.strings.len() {
-            return Err(inconsistent());
-        }
-        store.add_pair((name, value))?;
-    }
-    store.elements = elements
-        .into_iter()
-        .map(|[name, start, attributes]| Element { name, start, attributes })
-        .collect();
-    store.edges = edges;
-    check(&store)?;
-    store.index_all_elements();
-    let documents = check_roots(&store, &roots)?;
-    Ok(PartitionImage { store, roots, documents, ..PartitionImage::default() })
-}
-
-/// Every number in range, and every child before its parent, so that nothing can loop or panic.
+/// Every number in range, every child an element that comes before its parent, and no more levels
+/// than a parsed document has, so that nothing can loop, panic or overflow the stack.
 fn check(store: &Store) -> Result<(), ImageError> {
     let strings = store.strings.len() as u32;
     let names_known =
@@ -128,6 +144,7 @@ fn check(store: &Store) -> Result<(), ImageError> {
         return Err(inconsistent());
     }
     let mut start = 0;
+    let mut heights: Vec<u16> = Vec::with_capacity(store.elements.len());
     for (id, row) in store.elements.iter().enumerate() {
         let end = store.elements.get(id + 1).map_or(store.edges.len(), |next| next.start as usize);
         let fits = row.start as usize == start
@@ -138,15 +155,21 @@ fn check(store: &Store) -> Result<(), ImageError> {
             return Err(inconsistent());
         }
         let (attributes, children) = store.edges[start..end].split_at(row.attributes as usize);
+        let mut below = 0;
         let known = attributes.iter().all(|&pair| (pair as usize) < store.pairs.len())
             && children.iter().all(|&packed| match Child::unpack(packed) {
-                Child::Element(child) => (child as usize) < id,
+                // The heights of all that come before are known.
+                Child::Element(child) => heights.get(child as usize).is_some_and(|&height| {
+                    below = below.max(height);
+                    store.elements[child as usize].name != DOCUMENT
+                }),
                 Child::Text(value) | Child::Comment(value) => value < strings,
                 Child::Instruction(pair) => (pair as usize) < store.pairs.len(),
             });
-        if !known {
+        if !known || below >= MAX_HEIGHT {
             return Err(inconsistent());
         }
+        heights.push(below + 1);
         start = end;
     }
     if start == store.edges.len() { Ok(()) } else { Err(inconsistent()) }

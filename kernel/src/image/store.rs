@@ -167,6 +167,12 @@ impl Store {
         self.edges[start..self.end(id)].iter().map(|&packed| Child::unpack(packed))
     }
 
+    /// How many attributes and children an element has, itself counted too.
+    #[inline]
+    pub fn width(&self, id: ElementId) -> usize {
+        1 + self.end(id) - self.elements[id as usize].start as usize
+    }
+
     #[inline]
     fn end(&self, id: ElementId) -> usize {
         match self.elements.get(id as usize + 1) {
@@ -228,11 +234,12 @@ impl Store {
             prefix: self.strings.intern(prefix)?,
             local: self.strings.intern(local)?,
         };
+        Ok(self.find_name(name).unwrap_or_else(|| self.add_name(name)))
+    }
+
+    pub(super) fn find_name(&self, name: Name) -> Option<NameId> {
         let hash = self.hasher.hash_one(name);
-        if let Some(&id) = self.name_index.find(hash, |&id| self.names[id as usize] == name) {
-            return Ok(id);
-        }
-        Ok(self.add_name(name))
+        self.name_index.find(hash, |&id| self.names[id as usize] == name).copied()
     }
 
     pub(super) fn add_name(&mut self, name: Name) -> NameId {

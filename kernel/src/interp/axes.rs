@@ -6,7 +6,8 @@ use crate::tree::{Kind, Node};
 use crate::xpath::ir::Axis;
 
 impl Interpreter<'_, '_> {
-    /// Appends the nodes of an axis that pass, nearest first.
+    /// Appends the nodes of an axis that pass, nearest first. Costs a step for every row looked at,
+    /// attributes that only stand in the way included.
     pub(super) fn walk(
         &self,
         axis: Axis,
@@ -16,7 +17,8 @@ impl Interpreter<'_, '_> {
     ) -> Evaluated<()> {
         let tree = self.tree;
         let row = tree.row(node);
-        let mut visited = 0;
+        let mut visited: Node = 0;
+        let mut skipped: Node = 0;
         let mut visit = |node: Node| {
             visited += 1;
             if passes(node) {
@@ -37,9 +39,17 @@ impl Interpreter<'_, '_> {
                 self.ancestors(node).for_each(visit);
             }
             Axis::Attribute => (node + 1..tree.first_child(node)).for_each(visit),
-            Axis::Child => self.siblings(tree.first_child(node), row.end).for_each(visit),
-            Axis::Descendant => self.content(node + 1, row.end).for_each(visit),
+            Axis::Child => {
+                let first = tree.first_child(node);
+                skipped = first - node;
+                self.siblings(first, row.end).for_each(visit);
+            }
+            Axis::Descendant => {
+                skipped = row.end - node;
+                self.content(node + 1, row.end).for_each(visit);
+            }
             Axis::DescendantOrSelf => {
+                skipped = row.end - node;
                 visit(node);
                 self.content(node + 1, row.end).for_each(visit);
             }
@@ -48,8 +58,9 @@ impl Interpreter<'_, '_> {
                 self.siblings(row.end, tree.row(row.parent).end).for_each(visit);
             }
             Axis::PrecedingSibling if row.kind != Kind::Attribute && node != 0 => {
-                let mut before: Vec<Node> =
-                    self.siblings(tree.first_child(row.parent), node).collect();
+                let first = tree.first_child(row.parent);
+                skipped = first - row.parent;
+                let mut before: Vec<Node> = self.siblings(first, node).collect();
                 before.reverse();
                 before.into_iter().for_each(visit);
             }
@@ -58,12 +69,14 @@ impl Interpreter<'_, '_> {
             Axis::Following => {
                 let from =
                     if row.kind == Kind::Attribute { tree.row(row.parent).end } else { row.end };
+                skipped = tree.len() as Node - from;
                 self.content(from, tree.len() as Node).for_each(visit);
             }
             Axis::Preceding => {
                 let before = if row.kind == Kind::Attribute { row.parent } else { node };
                 // libxml2 stops before a first child of the document that has children.
                 let first = if node != 0 && tree.first_child(1) < tree.row(1).end { 2 } else { 1 };
+                skipped = before.saturating_sub(first);
                 (first..before)
                     .rev()
                     .filter(|&other| tree.row(other).kind != Kind::Attribute)
@@ -72,7 +85,7 @@ impl Interpreter<'_, '_> {
             }
             Axis::FollowingSibling | Axis::PrecedingSibling => {}
         }
-        self.budget.spend(visited)
+        self.budget.spend(visited.max(skipped) as usize)
     }
 
     fn ancestors(&self, node: Node) -> impl Iterator<Item = Node> + '_ {

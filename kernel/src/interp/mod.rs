@@ -88,8 +88,9 @@ impl<'a> Evaluator<'a> for Interpreter<'a, '_> {
     fn is_language(&self, mut node: Node, wanted: &str) -> Evaluated<bool> {
         let strings = self.store.strings();
         loop {
-            self.budget.spend(1)?;
-            for row in self.tree.rows(node + 1, self.tree.first_child(node)) {
+            let first_child = self.tree.first_child(node);
+            self.budget.spend((first_child - node) as usize)?;
+            for row in self.tree.rows(node + 1, first_child) {
                 let name = self.store.names()[row.name as usize];
                 if strings.get(name.local) == "lang" && strings.get(name.uri) == XML_URI {
                     return Ok(text::is_language(strings.get(row.value), wanted));
@@ -109,14 +110,18 @@ impl<'a> Interpreter<'a, '_> {
         let row = self.tree.row(node);
         let strings = self.store.strings();
         if !matches!(row.kind, Kind::Element | Kind::Document) {
-            return Ok(Cow::Borrowed(strings.get(row.value)));
+            let value = strings.get(row.value);
+            // Whoever asks for a value reads it, and may ask again for every node there is.
+            self.budget.read(value)?;
+            return Ok(Cow::Borrowed(value));
         }
         self.budget.spend((row.end - node) as usize)?;
         let mut joined = Cow::Borrowed("");
         for row in self.tree.rows(node, row.end).iter().filter(|row| row.kind == Kind::Text) {
-            joined = text::join(joined, Cow::Borrowed(strings.get(row.value)));
+            let value = strings.get(row.value);
+            self.budget.read(value)?;
+            joined = text::join(joined, Cow::Borrowed(value));
         }
-        self.budget.read(&joined)?;
         Ok(joined)
     }
 }

@@ -28,6 +28,8 @@ impl<'a> Interpreter<'a, '_> {
             NodeSet::Union(a, b) => {
                 let mut nodes = self.set(a, at)?;
                 nodes.extend(self.set(b, at)?);
+                // A union of unions sorts the same nodes again and again.
+                self.budget.spend(nodes.len())?;
                 nodes.sort_unstable();
                 nodes.dedup();
                 Ok(nodes)

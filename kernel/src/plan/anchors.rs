@@ -1,5 +1,6 @@
 //! Where to look: the distinct elements at which the rest of a `//` path can hold, from postings.
 
+use crate::budget::Budget;
 use crate::eval::Evaluated;
 use crate::image::{ElementId, Store};
 use crate::xpath::bound::BoundName;
@@ -102,15 +103,20 @@ fn value_test(predicate: &BoolExpr) -> Option<(&NodeSet, ValueTest<'_>)> {
 /// Posting lists whose union holds every anchor that can satisfy a path.
 struct Candidates<'a> {
     lists: Vec<&'a [ElementId]>,
+    /// The elements on all lists.
+    total: usize,
     /// Whether the lists hold children of the anchors instead.
     children: bool,
 }
 
-impl Candidates<'_> {
-    fn len(&self) -> usize {
-        let total: usize = self.lists.iter().map(|list| list.len()).sum();
+impl<'a> Candidates<'a> {
+    fn new(lists: Vec<&'a [ElementId]>, children: bool) -> Self {
+        Candidates { total: lists.iter().map(|list| list.len()).sum(), lists, children }
+    }
+
+    fn cost(&self) -> usize {
         // A parent costs its links too.
-        if self.children { total * 2 } else { total }
+        if self.children { self.total * 2 } else { self.total }
     }
 }
 
@@ -118,6 +124,7 @@ impl Candidates<'_> {
 pub struct Finder<'a> {
     pub store: &'a Store,
     pub names: &'a [BoundName],
+    pub budget: &'a Budget,
 }
 
 impl<'a> Finder<'a> {
@@ -130,7 +137,7 @@ impl<'a> Finder<'a> {
         goal: ValueTest<'a>,
         local: &Local<'a>,
     ) -> Evaluated<Vec<ElementId>> {
-        let candidates = self.collect(&self.best(step, rest, goal), local)?;
+        let candidates = self.collect(&self.best(step, rest, goal)?, local)?;
         self.satisfying(step, candidates, local)
     }
 
@@ -168,7 +175,7 @@ impl<'a> Finder<'a> {
 
     /// The elements with such a child: where positions among siblings are to be counted.
     pub fn parents_named(&self, test: &Test, local: &Local<'a>) -> Evaluated<Vec<ElementId>> {
-        self.collect(&Candidates { lists: self.named(test), children: true }, local)
+        self.collect(&Candidates::new(self.named(test)?, true), local)
     }
 
     /// The elements that bear an attribute which meets the goal.
@@ -178,18 +185,17 @@ impl<'a> Finder<'a> {
         goal: ValueTest<'a>,
         local: &Local<'a>,
     ) -> Evaluated<Vec<ElementId>> {
-        self.collect(&self.bearers(name, &goal), local)
+        self.collect(&self.bearers(name, &goal)?, local)
     }
 
     /// A guess at how many elements [`Finder::elements`] must look at.
-    pub fn cost(&self, step: &'a Step, rest: &'a [Step], goal: ValueTest<'a>) -> usize {
-        self.best(step, rest, goal).len()
+    pub fn cost(&self, step: &'a Step, rest: &'a [Step], goal: ValueTest<'a>) -> Evaluated<usize> {
+        Ok(self.best(step, rest, goal)?.cost())
     }
 
     fn collect(&self, candidates: &Candidates<'a>, local: &Local<'a>) -> Evaluated<Vec<ElementId>> {
-        let total = candidates.lists.iter().map(|list| list.len()).sum();
-        local.budget.spend(total)?;
-        let mut found = Vec::with_capacity(total);
+        local.budget.spend(candidates.total)?;
+        let mut found = Vec::with_capacity(candidates.total);
         for &list in &candidates.lists {
             found.extend_from_slice(list);
         }
@@ -203,64 +209,77 @@ impl<'a> Finder<'a> {
         Ok(found)
     }
 
-    fn best(&self, step: &'a Step, rest: &'a [Step], goal: ValueTest<'a>) -> Candidates<'a> {
-        let mut best = Candidates { lists: self.named(&step.test), children: false };
+    fn best(
+        &self,
+        step: &'a Step,
+        rest: &'a [Step],
+        goal: ValueTest<'a>,
+    ) -> Evaluated<Candidates<'a>> {
+        let mut best = Candidates::new(self.named(&step.test)?, false);
         for predicate in &step.predicates {
-            self.narrow(predicate, &mut best);
+            self.narrow(predicate, &mut best)?;
         }
         if let [Step { axis: Axis::Attribute, test: Test::Name(name), .. }] = rest {
-            self.keep_shorter(self.bearers(*name, &goal), &mut best);
+            keep_shorter(self.bearers(*name, &goal)?, &mut best);
         }
-        best
+        Ok(best)
     }
 
-    fn narrow(&self, predicate: &'a BoolExpr, best: &mut Candidates<'a>) {
+    fn narrow(&self, predicate: &'a BoolExpr, best: &mut Candidates<'a>) -> Evaluated<()> {
         if let BoolExpr::And(a, b) = predicate {
-            self.narrow(a, best);
-            self.narrow(b, best);
+            self.narrow(a, best)?;
+            self.narrow(b, best)?;
         }
         let Some((NodeSet::Path(Start::Context, steps), test)) = value_test(predicate) else {
-            return;
+            return Ok(());
         };
         match steps.as_slice() {
             [Step { axis: Axis::Attribute, test: Test::Name(name), predicates, .. }]
                 if predicates.is_empty() =>
             {
-                self.keep_shorter(self.bearers(*name, &test), best);
+                keep_shorter(self.bearers(*name, &test)?, best);
             }
             [Step { axis: Axis::Child, test: child @ Test::Name(_), .. }, ..] => {
-                let candidates = Candidates { lists: self.named(child), children: true };
-                self.keep_shorter(candidates, best);
+                keep_shorter(Candidates::new(self.named(child)?, true), best);
             }
             _ => {}
         }
+        Ok(())
     }
 
-    fn keep_shorter(&self, candidates: Candidates<'a>, best: &mut Candidates<'a>) {
-        if candidates.len() < best.len() {
-            *best = candidates;
-        }
+    fn named(&self, test: &Test) -> Evaluated<Vec<&'a [ElementId]>> {
+        let Test::Name(name) = test else { return Ok(Vec::new()) };
+        let ids = self.names[*name].ids();
+        self.budget.spend(ids.len())?;
+        Ok(ids.iter().map(|&id| self.store.elements_named(id)).collect())
     }
 
-    fn named(&self, test: &Test) -> Vec<&'a [ElementId]> {
-        let Test::Name(name) = test else { return Vec::new() };
-        self.names[*name].ids().iter().map(|&id| self.store.elements_named(id)).collect()
-    }
-
-    fn bearers(&self, name: usize, test: &ValueTest<'_>) -> Candidates<'a> {
+    fn bearers(&self, name: usize, test: &ValueTest<'_>) -> Evaluated<Candidates<'a>> {
         let mut lists = Vec::new();
         for &name in self.names[name].ids() {
+            self.budget.spend(1)?;
             if let ValueTest::Equals(wanted) = test {
                 let value = self.store.strings().find(wanted);
                 let pair = value.and_then(|value| self.store.find_pair(name, value));
                 lists.extend(pair.map(|pair| self.store.elements_bearing(pair)));
                 continue;
             }
-            let holds = |pair: u32| test.holds(self.store.strings().get(self.store.pair(pair).1));
-            let pairs = self.store.pairs_named(name).iter().filter(|&&pair| holds(pair));
-            lists.extend(pairs.map(|&pair| self.store.elements_bearing(pair)));
+            // A partition may have a serial for every machine.
+            for &pair in self.store.pairs_named(name) {
+                let value = self.store.strings().get(self.store.pair(pair).1);
+                self.budget.read(value)?;
+                if test.holds(value) {
+                    lists.push(self.store.elements_bearing(pair));
+                }
+            }
         }
         lists.retain(|list| !list.is_empty());
-        Candidates { lists, children: false }
+        Ok(Candidates::new(lists, false))
+    }
+}
+
+fn keep_shorter<'a>(candidates: Candidates<'a>, best: &mut Candidates<'a>) {
+    if candidates.cost() < best.cost() {
+        *best = candidates;
     }
 }

@@ -140,7 +140,10 @@ impl<'a> Columns<'a> {
     fn str(&self, expr: &'a StrExpr, documents: &[ElementId]) -> Evaluated<Vec<Cow<'a, str>>> {
         self.local.budget.spend(documents.len())?;
         match expr {
-            StrExpr::Const(value) => Ok(vec![Cow::Borrowed(value.as_str()); documents.len()]),
+            StrExpr::Const(value) => {
+                self.local.budget.spend(documents.len() * (value.len() / 16))?;
+                Ok(vec![Cow::Borrowed(value.as_str()); documents.len()])
+            }
             StrExpr::Number(a) => {
                 Ok(map(self.num(a, documents)?, |value| Cow::Owned(number::format(value))))
             }
@@ -181,9 +184,9 @@ impl<'a> Columns<'a> {
         goal: ValueTest<'a>,
         documents: &[ElementId],
     ) -> Evaluated<Vec<bool>> {
-        let Some(split) = self.worthwhile(path, goal, documents) else {
+        let Some(split) = self.worthwhile(path, goal, documents)? else {
             let walk = |&document: &ElementId| {
-                let start = self.start(path.absolute, document);
+                let start = self.start(path.absolute, document)?;
                 self.search().leads_to(start, path.steps, goal)
             };
             return documents.iter().map(walk).collect();
@@ -205,7 +208,7 @@ impl<'a> Columns<'a> {
         let path = DocumentPath { absolute, steps };
         let shallow =
             |step: &Step| matches!(step.axis, Axis::Child | Axis::Attribute | Axis::SelfNode);
-        let split = match self.worthwhile(&path, ValueTest::Present, documents) {
+        let split = match self.worthwhile(&path, ValueTest::Present, documents)? {
             Some(split @ Split::Elements(_, rest))
                 if rest.iter().all(shallow) && support::steps(steps, Use::Each) =>
             {
@@ -213,7 +216,7 @@ impl<'a> Columns<'a> {
             }
             _ if support::steps(steps, Use::InOrder) => {
                 let one = |&document: &ElementId| {
-                    self.first_below(self.start(absolute, document), steps)
+                    self.first_below(self.start(absolute, document)?, steps)
                         .map(|found| found.unwrap_or(Cow::Borrowed("")))
                 };
                 return documents.iter().map(one).collect::<Evaluated<Vec<_>>>().map(Some);
@@ -248,11 +251,16 @@ impl<'a> Columns<'a> {
         let mut at = document;
         loop {
             self.local.budget.spend(1)?;
-            let mut below = self.local.store.children(at).filter_map(|child| match child {
-                Child::Element(child) if reached.contains(child) => Some(child),
-                _ => None,
-            });
-            let next = below.next();
+            let mut next = None;
+            for child in self.local.store.children(at) {
+                self.local.budget.spend(1)?;
+                if let Child::Element(child) = child
+                    && reached.contains(child)
+                {
+                    next = Some(child);
+                    break;
+                }
+            }
             if hits.binary_search(&at).is_ok() {
                 let descends = rest.iter().any(|step| step.axis == Axis::Child);
                 if descends && next.is_some() {
@@ -279,11 +287,12 @@ impl<'a> Columns<'a> {
         path: &DocumentPath<'a>,
         goal: ValueTest<'a>,
         documents: &[ElementId],
-    ) -> Option<Split<'a>> {
-        let split = split(path.steps).filter(|_| path.absolute)?;
+    ) -> Evaluated<Option<Split<'a>>> {
+        let Some(split) = split(path.steps).filter(|_| path.absolute) else { return Ok(None) };
         let walks = documents.len() * WALK;
         let bookkeeping = self.local.store.elements().len() / 64;
-        (bookkeeping < walks && self.search().cost(split, goal) < walks).then_some(split)
+        let pays = bookkeeping < walks && self.search().cost(split, goal)? < walks;
+        Ok(pays.then_some(split))
     }
 
     pub(super) fn search(&self) -> Search<'a, '_> {
@@ -291,12 +300,16 @@ impl<'a> Columns<'a> {
     }
 
     /// Where a path begins: at the document, or at its root element.
-    pub(super) fn start(&self, absolute: bool, document: ElementId) -> Item {
-        let root = self.local.store.children(document).find_map(|child| match child {
-            Child::Element(id) => Some(id),
-            _ => None,
-        });
-        Item::Element(root.filter(|_| !absolute).unwrap_or(document))
+    pub(super) fn start(&self, absolute: bool, document: ElementId) -> Evaluated<Item> {
+        if !absolute {
+            for child in self.local.store.children(document) {
+                self.local.budget.spend(1)?;
+                if let Child::Element(root) = child {
+                    return Ok(Item::Element(root));
+                }
+            }
+        }
+        Ok(Item::Element(document))
     }
 
     /// Asks the interpreter, document by document.
@@ -308,8 +321,7 @@ impl<'a> Columns<'a> {
         let Local { store, names, budget } = self.local;
         let mut tree = self.tree.borrow_mut();
         let one = |&document: &ElementId| {
-            tree.expand(store, document);
-            budget.spend(tree.len())?;
+            tree.expand(store, document, budget)?;
             ask(&Interpreter { store, names, tree: &tree, budget }, outermost(&tree))
         };
         documents.iter().map(one).collect()

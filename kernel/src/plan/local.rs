@@ -89,6 +89,7 @@ impl<'a> Local<'a> {
 
     /// Visits the nodes of a step's axis that pass its test.
     fn axis(&self, item: Item, step: &'a Step, visit: Visit<'_>) -> Evaluated<bool> {
+        self.budget.spend(1)?;
         // A name that the partition never uses leads nowhere.
         if let Test::Name(name) = step.test
             && self.names[name].ids().is_empty()
@@ -103,7 +104,7 @@ impl<'a> Local<'a> {
         match step.axis {
             Axis::Attribute => {
                 let attributes = self.store.attributes(id);
-                self.budget.spend(1 + attributes.len())?;
+                self.budget.spend(attributes.len())?;
                 for &pair in attributes {
                     let passes = match &step.test {
                         Test::Node | Test::Any => true,
@@ -172,24 +173,23 @@ impl<'a> Local<'a> {
     pub fn value(&self, item: Item) -> Evaluated<Cow<'a, str>> {
         let strings = self.store.strings();
         let value = match item {
-            Item::Text(id) | Item::Comment(id) => Cow::Borrowed(strings.get(id)),
-            Item::Attribute(pair) | Item::Instruction(pair) => {
-                Cow::Borrowed(strings.get(self.store.pair(pair).1))
-            }
+            Item::Text(id) | Item::Comment(id) => strings.get(id),
+            Item::Attribute(pair) | Item::Instruction(pair) => strings.get(self.store.pair(pair).1),
             Item::Element(id) => {
                 let mut joined = Cow::Borrowed("");
                 self.descend(id, &Test::Text, &mut |item| {
                     if let Item::Text(id) = item {
-                        let more = Cow::Borrowed(strings.get(id));
-                        joined = text::join(std::mem::take(&mut joined), more);
+                        let more = strings.get(id);
+                        self.budget.read(more)?;
+                        joined = text::join(std::mem::take(&mut joined), Cow::Borrowed(more));
                     }
                     Ok(false)
                 })?;
-                joined
+                return Ok(joined);
             }
         };
-        self.budget.read(&value)?;
-        Ok(value)
+        self.budget.read(value)?;
+        Ok(Cow::Borrowed(value))
     }
 
     /// Visits the nodes of a set. A union's are visited once for each side that has them.

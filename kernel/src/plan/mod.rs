@@ -46,6 +46,7 @@ pub fn evaluate(
     documents.sort_unstable();
     documents.dedup();
     let store = image.store();
+    budget.spend(expression.wanted().len() * store.names().len() / 16)?;
     let names = bind(expression.wanted(), store);
     let columns = Columns::new(store, &names, budget);
     let verdicts = columns.bool(expression.root(), &documents)?;

@@ -14,6 +14,7 @@ pub struct Reached {
 impl Reached {
     /// Marks hits and everything above them.
     pub fn from(store: &Store, hits: &[ElementId], budget: &Budget) -> Evaluated<Self> {
+        budget.spend(store.elements().len() / 64)?;
         let mut bits = vec![0_u64; store.elements().len().div_ceil(64)];
         let mut order = Vec::with_capacity(hits.len() * 4);
         for &hit in hits {
@@ -22,11 +23,12 @@ impl Reached {
         let mut next = 0;
         while let Some(&id) = order.get(next) {
             next += 1;
-            let before = order.len();
+            let mut links = 0;
             for parent in store.parents(id) {
                 mark(&mut bits, &mut order, parent);
+                links += 1;
             }
-            budget.spend(1 + order.len() - before)?;
+            budget.spend(1 + links)?;
         }
         Ok(Reached { bits, order })
     }

@@ -35,11 +35,11 @@ impl<'a> Search<'a, '_> {
     }
 
     /// A guess at how many elements [`Search::hits`] must look at.
-    pub fn cost(&self, split: Split<'a>, goal: ValueTest<'a>) -> usize {
+    pub fn cost(&self, split: Split<'a>, goal: ValueTest<'a>) -> Evaluated<usize> {
         match split {
             Split::Elements(step, rest) => self.cost_of(step, rest, goal),
             // Both are short in practice, and a walk would visit as many.
-            Split::Parents(..) | Split::Bearers(..) => 0,
+            Split::Parents(..) | Split::Bearers(..) => Ok(0),
         }
     }
 
@@ -69,7 +69,7 @@ impl<'a> Search<'a, '_> {
         }
         if let Some((next, after)) = rest.split_first()
             && is_plain(next, Axis::Child)
-            && self.cost_of(next, after, goal) < finder.cost(step, rest, goal)
+            && self.cost_of(next, after, goal)? < finder.cost(step, rest, goal)?
         {
             let inner = self.matching(next, after, goal)?;
             return finder.satisfying(step, finder.parents(&inner, self.local)?, self.local);
@@ -78,13 +78,13 @@ impl<'a> Search<'a, '_> {
         self.leading(elements, rest, goal)
     }
 
-    fn cost_of(&self, step: &'a Step, rest: &'a [Step], goal: ValueTest<'a>) -> usize {
-        let own = self.finder().cost(step, rest, goal);
+    fn cost_of(&self, step: &'a Step, rest: &'a [Step], goal: ValueTest<'a>) -> Evaluated<usize> {
+        let own = self.finder().cost(step, rest, goal)?;
         match rest.split_first() {
             Some((next, after)) if is_plain(next, Axis::Child) => {
-                own.min(self.cost_of(next, after, goal))
+                Ok(own.min(self.cost_of(next, after, goal)?))
             }
-            _ => own,
+            _ => Ok(own),
         }
     }
 
@@ -115,16 +115,19 @@ impl<'a> Search<'a, '_> {
         reached: &Reached,
     ) -> Evaluated<Vec<ElementId>> {
         let contains = |id: ElementId| {
-            self.local.store.children(id).any(|child| match child {
-                Child::Element(child) => reached.contains(child),
-                _ => false,
-            })
+            for child in self.local.store.children(id) {
+                self.local.budget.spend(1)?;
+                if matches!(child, Child::Element(child) if reached.contains(child)) {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
         };
         let mut kept = Vec::with_capacity(elements.len());
         for id in elements {
             // An element can only contain what has marked it.
             let visit = &mut |item| match item {
-                Item::Element(id) => Ok(reached.contains(id) && contains(id)),
+                Item::Element(id) => Ok(reached.contains(id) && contains(id)?),
                 _ => Ok(false),
             };
             if reached.contains(id) && self.local.walk(Item::Element(id), rest, visit)? {
@@ -135,7 +138,8 @@ impl<'a> Search<'a, '_> {
     }
 
     fn finder(&self) -> Finder<'a> {
-        Finder { store: self.local.store, names: self.local.names }
+        let Local { store, names, budget } = *self.local;
+        Finder { store, names, budget }
     }
 }
 

@@ -23,10 +23,10 @@ impl<'a> Columns<'a> {
         counted: bool,
         documents: &[ElementId],
     ) -> Evaluated<Option<Vec<f64>>> {
-        let Some(split) = self.worthwhile(path, ValueTest::Present, documents) else {
+        let Some(split) = self.worthwhile(path, ValueTest::Present, documents)? else {
             let mut column = Vec::with_capacity(documents.len());
             for &document in documents {
-                let start = self.start(path.absolute, document);
+                let start = self.start(path.absolute, document)?;
                 let Some(total) = self.total_below(start, path.steps, counted)? else {
                     return Ok(None);
                 };
@@ -36,6 +36,7 @@ impl<'a> Columns<'a> {
         };
         let store = self.local.store;
         let hits = self.search().hits(split, ValueTest::Present)?;
+        self.local.budget.spend(store.elements().len() / 64)?;
         let mut totals = vec![0.0; store.elements().len()];
         for &id in &hits {
             let Some(total) = self.total_below(Item::Element(id), split.rest(), counted)? else {

@@ -16,7 +16,8 @@ impl BoundName {
         match self.ids.as_slice() {
             [] => false,
             [only] => *only == name,
-            several => several.contains(&name),
+            // They ascend, and `p:*` may have as many as there are names.
+            several => several.binary_search(&name).is_ok(),
         }
     }
 
