@@ -288,7 +288,7 @@ class EvaluateCommand(Bench):
         try:
             bench = EvaluateBench(plan, session.console)
         except ImportError as error:
-            raise BenchError(f"the kernel is not built ({error}): make kernel") from None
+            raise BenchError(f"the kernel is not built ({error}): make install") from None
         return {"bench": self.name, "machine": machine()} | bench.run()
 
     def show(self, console: Console, result: dict[str, Any]) -> None:
