@@ -36,6 +36,8 @@ from loadtest.sharing import AHEAD_SECONDS, Shared
 # author did the same: 25 clusters at 8 to 1 made "~3" API servers.)
 TOLERANCE = 0.05
 MOST_NODES = 10**9
+# Where only what is sent costs anything, a warm rebuild takes no time, and is divided by.
+LEAST_SECONDS = 1e-9
 # Fewer rounds than this many below the most never pay: each costs more workers.
 MOST_TRIED = 200
 # How many more servers than their work needs are tried, against the queue.
@@ -221,7 +223,7 @@ def predict(costs: Costs, demand: Demand, deployment: Deployment) -> Prediction:
     if deployment.machine_cores:
         stages["machine_cpu"] = sum(used.values()) / deployment.machine_cores
     slowest = max(stages, key=lambda name: stages[name])
-    seconds = costs.fixed_seconds + stages[slowest]
+    seconds = max(LEAST_SECONDS, costs.fixed_seconds + stages[slowest])
     if costs.fixed_seconds > stages[slowest]:
         slowest = "latency"
     elif slowest == "worker_cpu" and costs.overlap and each > evaluation * 1.001:
@@ -247,7 +249,8 @@ def deploy(costs: Costs, demand: Demand) -> Deployment:
     budget = max(demand.target - costs.fixed_seconds, 1e-3)
     room = budget * costs.utilisation["worker"]
     # Rounds are whole, and forgive nothing: the epsilon is only for the float division.
-    most = min(partitions, max(1, math.floor(room / round_seconds(costs, demand, 1) + 1e-9)))
+    each = max(round_seconds(costs, demand, 1), LEAST_SECONDS)
+    most = min(partitions, max(1, math.floor(room / each + 1e-9)))
     used = cpu_seconds(costs, demand, math.ceil(partitions / most))
     least = [
         whole(used[process] / (budget * costs.utilisation[process]))

@@ -25,7 +25,7 @@ from expressions import definition, evaluation
 from expressions import documents as composed
 from expressions.errors import DefinitionError
 from fixtures.generate import ProfileName, generate
-from loadtest.bench import Bench, BenchError, Session, machine
+from loadtest.bench import Bench, BenchError, Session, check_sizes, machine
 from loadtest.documents import NodeDocuments
 from loadtest.libxml_postgres import libxml_postgres
 from loadtest.xpath_exists import XpathExists
@@ -284,11 +284,12 @@ class EvaluateCommand(Bench):
         parser.add_argument("--repetitions", type=int, default=3, help="medians are over these")
 
     def run(self, options: dict[str, Any], session: Session) -> dict[str, Any]:
+        check_sizes(options, "nodes", "repetitions")
         plan = Plan(**{name: options[name] for name in ("nodes", "profile", "seed", "repetitions")})
         try:
             bench = EvaluateBench(plan, session.console)
         except ImportError as error:
-            raise BenchError(f"the kernel is not built ({error}): make kernel") from None
+            raise BenchError(f"the kernel is not built ({error}): make install") from None
         return {"bench": self.name, "machine": machine()} | bench.run()
 
     def show(self, console: Console, result: dict[str, Any]) -> None:

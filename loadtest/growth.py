@@ -20,7 +20,7 @@ from rich.table import Table
 from fixtures import loader
 from fixtures.generate import ProfileName
 from loadtest import bench
-from loadtest.bench import Bench, BenchError, Session, numbers
+from loadtest.bench import Bench, Session, check_sizes, numbers
 from loadtest.definitions import definitions
 from loadtest.ingest import under_load
 from loadtest.reference import Reference, ask_lxml, mismatches
@@ -225,8 +225,7 @@ class GrowthBench(Bench):
         parser.add_argument("--seed", type=int, default=1)
 
     def run(self, options: dict[str, Any], session: Session) -> dict[str, Any]:
-        if min(options[name] for name in ("workers", "uploaders", "repetitions")) < 1:
-            raise BenchError("--workers, --uploaders and --repetitions must be positive")
+        check_sizes(options, "nodes", "tags", "workers", "uploaders", "repetitions")
         names = ["workers", "ingest_seconds", "uploaders", "repetitions"]
         names += ["profile", "evaluator", "seed"]
         plan = Plan(

@@ -20,7 +20,7 @@ from fixtures import loader
 from fixtures.generate import ProfileName
 from fixtures.tags import SAMPLE_TAGS
 from loadtest import documents
-from loadtest.bench import Bench, Session, machine
+from loadtest.bench import Bench, Session, check_sizes, machine
 from loadtest.libxml_postgres import libxml_postgres
 from loadtest.reference import Reference, ask_lxml, mismatches
 from loadtest.rig import Rig, Running
@@ -193,6 +193,7 @@ class RebuildCommand(Bench):
         parser.add_argument("--repetitions", type=int, default=3, help="medians are over these")
 
     def run(self, options: dict[str, Any], session: Session) -> dict[str, Any]:
+        check_sizes(options, "nodes", "repetitions")
         plan = Plan(**{name: options[name] for name in ("nodes", "profile", "seed", "repetitions")})
         return RebuildBench(plan, session).run()
 

@@ -16,7 +16,7 @@ from typing import Any
 import simpy
 
 from loadtest import sharing
-from loadtest.capacity import Demand, Deployment, batches, shared
+from loadtest.capacity import LEAST_SECONDS, Demand, Deployment, batches, shared
 from loadtest.costs import Costs, Units, completion_units, fetch_units, lease_units
 from loadtest.sharing import MOST_ORDINARY
 
@@ -94,7 +94,7 @@ class _Rebuild:
     def run(self) -> Simulated:
         self._env.process(self._request())
         self._env.run()
-        seconds = self._completed + self._costs.fixed_seconds
+        seconds = max(LEAST_SECONDS, self._completed + self._costs.fixed_seconds)
         capacity = {"worker": self._workers, **self._capacity}
         self._waits.sort()
         return Simulated(

@@ -20,7 +20,7 @@ from rich.table import Table
 from fixtures import loader
 from fixtures.generate import ProfileName
 from loadtest import bench, documents
-from loadtest.bench import Bench, BenchError, Session, numbers
+from loadtest.bench import Bench, BenchError, Session, check_sizes, numbers
 from loadtest.definitions import definitions
 from loadtest.reference import ask_lxml, mismatches
 from loadtest.rig import Rig, Running, Usage
@@ -207,8 +207,7 @@ class SweepBench(Bench):
     def run(self, options: dict[str, Any], session: Session) -> dict[str, Any]:
         axes = (options[name] for name in ("batch_nodes", "batch_bytes", "prefetch", "workers"))
         points = tuple(Point(*values) for values in itertools.product(*axes))
-        if min(options[name] for name in ("nodes", "tags", "repetitions")) < 1:
-            raise BenchError("--nodes, --tags and --repetitions must be positive")
+        check_sizes(options, "nodes", "tags", "workers", "repetitions")
         if len(points) * options["repetitions"] > MOST_RUNS:
             raise BenchError(f"more than {MOST_RUNS} runs: choose fewer points")
         names = ("nodes", "tags", "repetitions", "profile", "partition_slots", "evaluator", "seed")

@@ -163,6 +163,18 @@ def test_servers_are_whole_and_a_small_excess_adds_none() -> None:
 # -- the simulation --------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("others", [{}, {"api": {}, "database": {}}])
+def test_workers_that_pay_only_for_what_is_sent_can_be_planned_warm(
+    others: dict[str, dict[str, float]],
+) -> None:
+    unit = costs.load()
+    seconds = {**unit.seconds, "worker": {"cold_node": 0.0001}, **others}
+    unit, demand = replace(unit, seconds=seconds), Demand(100_000, 200, 30)
+    made = plan(unit, demand)
+    assert made.prediction.seconds > 0
+    assert simulate(unit, demand, made.deployment).seconds > 0
+
+
 def test_the_same_seed_simulates_the_same() -> None:
     unit, demand = costs.load(), Demand(100_000, 50, 10)
     deployment = plan(unit, demand).deployment

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
 
 from loadtest.bench import BenchError, numbers, percentile
-from loadtest.calibrate import least_squares
+from loadtest.calibrate import (
+    MOST_PARTITIONS,
+    SMALL_SLOTS,
+    SOME,
+    Observation,
+    least_squares,
+    ordinary,
+)
 from loadtest.check import CheckBench, compare
 from loadtest.costs import Costs, load
 from loadtest.definitions import definitions
 from loadtest.growth import exponent
+from loadtest.rig import Usage
 from loadtest.saturation import bottleneck, conclusion
 from loadtest.simulated import plausible
 from loadtest.sweep import sweet_spot
@@ -28,6 +37,23 @@ def test_costs_are_fitted_and_never_negative() -> None:
     values = [0.5 + 0.01 * row[1] for row in rows]
     assert least_squares(rows, values) == pytest.approx([0.5, 0.01, 0.0], abs=1e-6)
     assert least_squares([[1.0], [2.0]], [0.0, 0.0]) == [0.0]
+
+
+def test_a_node_s_memory_is_of_some_tags_full_leases_and_the_first_fleet() -> None:
+    used = Usage(1.0, {}, {}, 0)
+    seen = [
+        Observation({}, used, state, tags, 1, 1, most, slots)
+        for slots, tags, most, state in itertools.product(
+            (1024, SMALL_SLOTS), (1, SOME, 64), (MOST_PARTITIONS, 1), ("cold", "warm")
+        )
+    ]
+    found = ordinary(seen, 1024)
+    assert (found.state, found.tags, found.most, found.slots) == (
+        "cold",
+        SOME,
+        MOST_PARTITIONS,
+        1024,
+    )
 
 
 def test_the_sweet_spot_has_the_least_cpu_then_the_fewest_trips() -> None:
