@@ -139,6 +139,31 @@ def test_shadowing_finds_a_disagreement() -> None:
     assert found.disagreements == [(1, 5)]
 
 
+@only_kernel
+def test_a_document_that_only_the_reference_refuses_is_a_disagreement() -> None:
+    kernel = base.load("kernel")
+    image = kernel.image(lambda: [(5, {"lshw": "<broken"})], 1.0)
+    image.put(5, {"lshw": BARE})
+    found = image.evaluate([(1, kernel.compile("//vendor", {}))], None, silent)
+    assert (found.disagreements, found.unreadable) == ([(1, 5)], {})
+
+
+@only_kernel
+def test_nobody_is_blamed_for_a_slow_reference() -> None:
+    kernel = base.load("kernel")
+    image = image_of(kernel, {5: {"lshw": GPU}}, shadow=1.0)
+    noted: list[int] = []
+    expressions = [(1, kernel.compile("//vendor", {}))]
+    image.evaluate(expressions, None, lambda expression, _: noted.append(expression))
+    assert base.SHADOWING in noted
+    assert set(noted) <= base.BLAMELESS | {base.IDLE}
+    noted.clear()
+    found = image.evaluate(
+        expressions, None, lambda expression, _: noted.append(expression), singly=True
+    )
+    assert (found.shadowed, base.SHADOWING in noted) == (0, False)
+
+
 # -- the child ----------------------------------------------------------------------------------
 
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 IDLE = -1
 PARSING = -2
 EVALUATING = -3
+SHADOWING = -4
+# At none of these is one expression to blame; asked singly, and without a shadow, one may show.
+BLAMELESS = frozenset({EVALUATING, SHADOWING})
 # The slot, where all of a page is meant.
 PAGE = -1
 
@@ -28,8 +31,9 @@ PAGE = -1
 class Note(Protocol):
     """Says what runs from now on, so that the parent knows whom to blame for a kill.
 
-    `expression` is an id, PARSING (a document), EVALUATING (many expressions at once) or IDLE.
-    `slot` is PAGE for many documents at once. Costs well below a microsecond.
+    `expression` is an id, PARSING (a document), EVALUATING (many expressions at once), SHADOWING
+    (the reference, too, where another has answered) or IDLE. `slot` is PAGE for many documents at
+    once. Costs well below a microsecond.
     """
 
     def __call__(self, expression: int, slot: int) -> None: ...
@@ -76,7 +80,7 @@ class Image(Protocol):
     ) -> Answers:
         """One pass for all (id, compiled); over all slots, or those of the bitmap `slots`. The
         bitmap `learn`, of none but these, says whose vocabulary is wanted, too. `singly`: one
-        expression after the other, each noted, though that takes longer."""
+        expression after the other, each noted, though that takes longer; nothing is shadowed."""
         ...
 
 

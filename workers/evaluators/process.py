@@ -30,7 +30,7 @@ from twisted.python.failure import Failure
 from wire.messages import Definition
 from workers.errors import EvaluatorBroken, EvaluatorError
 from workers.evaluators import frames, note
-from workers.evaluators.base import EVALUATING, IDLE, PAGE, PARSING
+from workers.evaluators.base import BLAMELESS, IDLE, PAGE, PARSING
 from workers.evaluators.child import NOTE_DESCRIPTOR
 from workers.metrics import Metrics
 from workers.pages import Page
@@ -381,7 +381,7 @@ class EvaluatorProcess:
         )
         if noted.expression == PARSING:
             self._unreadable(task, noted.slot, reason)
-        elif noted.expression == EVALUATING:
+        elif noted.expression in BLAMELESS:
             task.pass_.singly = True
         else:
             task.pass_.failures[noted.expression] = reason
@@ -422,7 +422,7 @@ class EvaluatorProcess:
 
     def _bury(self, task: _Task, noted: note.Noted, status: str) -> None:
         """Blame what the child died on, if it did so before."""
-        if noted.expression == EVALUATING:
+        if noted.expression in BLAMELESS:
             task.pass_.singly = True
             return
         slot = noted.slot if noted.expression == PARSING else 0
