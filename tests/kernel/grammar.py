@@ -83,6 +83,34 @@ def _element(
     return f"<{tag}>{''.join(content)}</{name}>" if content else f"<{tag}/>"
 
 
+def deep(rng: Random) -> str:
+    """A document of 100 to 250 levels; libxml2 takes 256."""
+    before, after = [], []
+    for _ in range(rng.randrange(100, 251)):
+        name = rng.choice(NAMES)
+        attribute = f' {rng.choice(NAMES)}="{rng.choice(VALUES)}"' if rng.random() < 0.3 else ""
+        before.append(f"<{name}{attribute}>{_sibling(rng)}")
+        after.append(f"{_sibling(rng)}</{name}>")
+    return "".join([*before, rng.choice(TEXTS), *reversed(after)])
+
+
+def _sibling(rng: Random) -> str:
+    return rng.choice([*SHARED, *TEXTS]) if rng.random() < 0.1 else ""
+
+
+def wide(rng: Random) -> str:
+    """A document with 1,000 and more children of one element: most alike, some like no other."""
+    parent = rng.choice(NAMES)
+    children = []
+    for number in range(rng.randrange(1000, 1200)):
+        own = f'<{rng.choice(NAMES)} id="{number}">{rng.choice(VALUES)}</'
+        children.append(
+            own + own[1 : own.index(" ")] + ">" if rng.random() < 0.1 else rng.choice(SHARED)
+        )
+    content = f"<{parent}>{''.join(children)}</{parent}>"
+    return content if rng.random() < 0.5 else f"<a>{rng.choice(TEXTS)}{content}<b/></a>"
+
+
 AXES = [
     "ancestor",
     "ancestor-or-self",

@@ -9,8 +9,15 @@ from hypothesis import strategies as st
 from tests.kernel import grammar
 from tests.kernel.reference import disagreements
 
-# 125 batches of 20 documents and 40 expressions are 100,000 pairs. A longer run asks for more.
+# 125 batches of 800 pairs are 100,000. A longer run asks for more.
 BATCHES = int(os.environ.get("TAGMILL_DIFFERENTIAL_BATCHES", "125"))
+# Documents and expressions of a batch. Among many documents, a path that is asked about one of them
+# walks through it and leaves the postings alone.
+SHAPES = [(20, 40), (20, 40), (20, 40), (200, 4)]
+# Large documents take longer, lxml above all: fewer batches, and nothing that visits all pairs of
+# nodes again and again.
+LARGE_BATCHES = max(1, BATCHES // 2)
+LARGE_STEPS = 300_000
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
 
 
@@ -26,6 +33,18 @@ def test_any_expression_means_on_any_document_what_lxml_says(rng: Random) -> Non
 @given(st.integers(min_value=0, max_value=2**63))
 def test_a_hundred_thousand_pairs_agree_with_lxml(seed: int) -> None:
     rng = Random(seed)
-    documents = [grammar.document(rng) for _ in range(20)]
-    expressions = [grammar.expression(rng, depth=rng.randrange(1, 5)) for _ in range(40)]
+    many, asked = rng.choice(SHAPES)
+    documents = [grammar.document(rng) for _ in range(many)]
+    expressions = [grammar.expression(rng, depth=rng.randrange(1, 5)) for _ in range(asked)]
     assert disagreements(documents, expressions, grammar.NAMESPACES)[:3] == []
+
+
+@settings(max_examples=LARGE_BATCHES, deadline=None, suppress_health_check=SLOW)
+@given(st.integers(min_value=0, max_value=2**63))
+def test_deep_and_wide_documents_agree_with_lxml(seed: int) -> None:
+    rng = Random(seed)
+    shapes = [grammar.deep, grammar.deep, grammar.wide, grammar.document]
+    documents = [shape(rng) for shape in shapes]
+    expressions = [grammar.expression(rng, depth=rng.randrange(1, 4)) for _ in range(40)]
+    differ = disagreements(documents, expressions, grammar.NAMESPACES, LARGE_STEPS)
+    assert differ[:3] == []
