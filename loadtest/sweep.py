@@ -31,7 +31,7 @@ MIB = 1 << 20
 # Two points whose CPU differs by less are equal; then trips decide, then memory.
 SAME = 0.02
 # A server sends no larger batch than its own maxima: they must not bound the sweep.
-SERVER_BATCH_NODES, SERVER_BATCH_BYTES = 65_536, 256 * MIB
+SERVER_BATCH_NODES, SERVER_BATCH_BYTES = 65_536, 64 * MIB
 # More than a machine would do in a night.
 MOST_RUNS = 2_000
 

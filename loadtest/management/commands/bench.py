@@ -54,6 +54,8 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         # Like Ctrl-C: processes and database go on the way out.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+        # A shell starts what it puts in the background with SIGINT ignored.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         bench = next(item for item in BENCHES if item.name == options["bench"])()
         console = Console()
         try:
