@@ -148,7 +148,7 @@ def test_the_queue_names_the_process_at_which_workers_wait(process: str, few: De
 
 
 def test_where_each_worker_has_one_short_lease_nothing_overlaps() -> None:
-    unit, demand = costs.load(), Demand(10 * 1024, 8, 1)
+    unit, demand = replace(costs.load(), fixed_seconds=0.0), Demand(10 * 1024, 8, 1)
     alone = Deployment(1, 1, 2)
     work = sum(cpu_seconds(unit, demand, 1).values())
     predicted = predict(unit, demand, alone)
