@@ -6,10 +6,10 @@ RUN := $(VENV)/bin/python
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test lint format clean kernel-test kernel-bench kernel-fuzz differential
+.PHONY: help demo install test test-without-kernel lint format clean kernel-test kernel-bench kernel-fuzz differential
 
 help: ## Say what there is
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
 
 # The kernel is built where there is a Rust toolchain; without one everything runs on lxml.
 CARGO := $(shell command -v cargo 2>/dev/null)
@@ -30,6 +30,9 @@ install: $(VENV)/runtime $(KERNEL) ## What the server, the workers and the comma
 test: $(VENV)/development $(KERNEL) ## Every test, on a real PostgreSQL (ARGS="-k lease" for some)
 	@$(EVALUATOR)
 	@$(RUN) -m pytest $(ARGS)
+
+test-without-kernel: ## The workers as they are where there is no cargo, in an environment of its own
+	@$(MAKE) VENV=.venv-without-kernel CARGO= test ARGS="tests/workers tests/system tests/kernel"
 
 lint: $(VENV)/development ## ruff, mypy --strict, the table of layers; fmt and clippy where there is cargo
 	@$(RUN) -m ruff check .

@@ -23,7 +23,7 @@ from rich.table import Table
 
 from fixtures import loader
 from loadtest import bench
-from loadtest.bench import Bench, BenchError, Session
+from loadtest.bench import Bench, BenchError, Session, numbers
 from loadtest.costs import UNITS, units
 from loadtest.definitions import definitions
 from loadtest.reference import ask_lxml, mismatches
@@ -43,7 +43,7 @@ DEPENDS = {
 }
 PROCESS_NAMES = {"worker": "worker", "api": "server", "database": "database"}
 SMALL_SLOTS = 64
-FEW, SOME, MANY = 1, 8, 64
+FEW, SOME, MANY = 1, 8, 64  # tags
 # Leases of as many partitions as the queue gives, and of one: what a lease costs by itself.
 MOST_PARTITIONS = 64
 # The step in which a process's CPU time is counted.
@@ -73,12 +73,15 @@ class Observation:
 class Calibration:
     """One run on the scratch database."""
 
-    def __init__(self, nodes: int, seed: int, evaluator: str | None, session: Session) -> None:
+    def __init__(
+        self, nodes: int, tags: list[int], seed: int, evaluator: str | None, session: Session
+    ) -> None:
         self._nodes = nodes
         self._seed = seed
         self._options = ["--evaluator", evaluator] if evaluator else []
         self._session = session
-        self._definitions = definitions(MANY)
+        self._tags = tags
+        self._definitions = definitions(max(tags))
         self._seen: list[Observation] = []
         self._mismatches = 0
         self._evaluator = evaluator or "auto"
@@ -102,8 +105,8 @@ class Calibration:
             first.settle()
         names = list(self._definitions)
         with bench.progress(self._session.console) as progress:
-            task = progress.add_task("rebuilds", total=6)
-            for tags, most in itertools.product((FEW, SOME, MANY), (MOST_PARTITIONS, 1)):
+            task = progress.add_task("rebuilds", total=2 * len(self._tags))
+            for tags, most in itertools.product(self._tags, (MOST_PARTITIONS, 1)):
                 options = [*self._options, "--max-partitions", str(most)]
                 with rig.stack(1, options) as running:
                     self._bases.append(peaks(running.stack.pids())["worker"])
@@ -338,13 +341,19 @@ class CalibrateBench(Bench):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--nodes", type=int, default=8_192)
+        parser.add_argument(
+            "--tags", type=numbers, default=[FEW, SOME, MANY], metavar="N,N", help="of a rebuild"
+        )
         parser.add_argument("--evaluator", help="the workers' --evaluator")
         parser.add_argument("--seed", type=int, default=1)
 
     def run(self, options: dict[str, Any], session: Session) -> dict[str, Any]:
         if options["nodes"] < SMALL_SLOTS * 4:
             raise BenchError(f"--nodes must be at least {SMALL_SLOTS * 4}")
-        return Calibration(options["nodes"], options["seed"], options["evaluator"], session).run()
+        if SOME not in options["tags"]:
+            raise BenchError(f"--tags must have {SOME}: memory is measured with these")
+        nodes, tags, seed = options["nodes"], options["tags"], options["seed"]
+        return Calibration(nodes, tags, seed, options["evaluator"], session).run()
 
     def show(self, console: Console, result: dict[str, Any]) -> None:
         table = Table(title=f"microseconds of CPU, evaluator {result['evaluator']}")

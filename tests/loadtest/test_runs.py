@@ -78,7 +78,7 @@ def test_a_sweep_agrees_with_lxml_and_names_a_sweet_spot(manage: Run) -> None:
 
 
 def test_a_calibration_can_be_planned_with(manage: Run, tmp_path: Path) -> None:
-    found = manage("bench", "calibrate", "--nodes", "256")
+    found = manage("bench", "calibrate", "--nodes", "256", "--tags", "8")
     assert found["mismatches"] == 0
     assert found["seconds"]["api"] and found["seconds"]["worker"] and found["seconds"]["database"]
     assert found["bytes"]["wire_cold_node"] > 0
