@@ -18,7 +18,7 @@ from api.staleness import stale_matches
 from tagmill.errors import TagmillError
 from tagmill.fleet import clusters
 from tagmill.fleet.models import Cluster, Node, Partition
-from tagmill.rebuilds import rebuilds, workers
+from tagmill.rebuilds import rebuilds, waiting, workers
 from tagmill.rebuilds.models import Rebuild, Worker, WorkerToken
 from tagmill.tags import freshness, linting, tags
 from tagmill.tags.models import TAG_NAME, Tag
@@ -144,7 +144,7 @@ class TagAdmin(ModelAdmin):
     search_fields = ("name", "comment")
     list_select_related = ("expression", "pending_expression")
     list_per_page = PER_PAGE
-    readonly_fields = ("state", "nodes", "published", "pending", "failure")
+    readonly_fields = ("state", "nodes", "published", "pending", "failure", "waits")
     actions = ("rebuild_selected",)
 
     def get_form(self, request: HttpRequest, obj: Any = None, *args: Any, **options: Any) -> Any:
@@ -205,6 +205,14 @@ class TagAdmin(ModelAdmin):
     @admin.display
     def failure(self, tag: Tag) -> str:
         return self._status(tag).failure or "-"
+
+    @admin.display(description="waiting for")
+    def waits(self, tag: Tag) -> str:
+        wanted = tag.pending_expression_id or tag.expression_id
+        if wanted is None or self._status(tag).state == "ready":
+            return "-"
+        found = waiting.waiting_for([wanted]).expressions.get(wanted, [])
+        return "; ".join(wait.message for wait in found) or "-"
 
     @admin.display(description="published definition")
     def published(self, tag: Tag) -> str:
