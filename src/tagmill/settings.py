@@ -28,7 +28,6 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "rest_framework",
-    "knox",
     "drf_spectacular",
     "drf_spectacular_sidecar",
     "procrastinate.contrib.django",
@@ -104,8 +103,6 @@ REST_FRAMEWORK = {
     "NUM_PROXIES": CONFIG.trusted_proxies,
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
-
-REST_KNOX = {"AUTH_HEADER_PREFIX": "Token", "TOKEN_TTL": None}
 
 SPECTACULAR_SETTINGS = {
     "TITLE": "Tagmill",
