@@ -273,8 +273,23 @@ class RebuildAdmin(ReadOnly):
         return ", ".join(names[:MOST_NAMES]) + more or "-"
 
 
+class ClusterForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic when it runs
+    class Meta:
+        model = Cluster
+        fields = ("name",)
+
+    def clean_name(self) -> str:
+        name: str = self.cleaned_data["name"]
+        try:
+            clusters.check_name(name)
+        except TagmillError as error:
+            raise forms.ValidationError(error.detail) from None
+        return name
+
+
 @admin.register(Cluster)
 class ClusterAdmin(ModelAdmin):
+    form = ClusterForm
     list_display = ("name", "uuid", "created_at")
     search_fields = ("name",)
     fields = ("name",)
