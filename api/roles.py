@@ -39,4 +39,6 @@ class Role(enum.Flag):
 
 
 # A role is membership in the Django group of its name.
-GROUPS = {role.label: role for role in (Role.VIEWER, Role.UPLOADER, Role.OPERATOR, Role.ADMIN)}
+GROUPS: dict[str, Role] = {
+    role.label: role for role in (Role.VIEWER, Role.UPLOADER, Role.OPERATOR, Role.ADMIN)
+}

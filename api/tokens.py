@@ -45,7 +45,7 @@ def create(
         if has is Role.NONE:
             raise Invalid(f"{username!r} has no role, or is not active: {_HOW}", field="user")
         wanted = has if role is None else GROUPS[role]
-        if wanted not in has:
+        if wanted & has != wanted:
             detail = f"{username!r} has the role {has.label}, which is less than {wanted.label}"
             raise Invalid(f"{detail}: {_HOW}", field="role")
         return issue(user, wanted, load().token_days if days is None else days)

@@ -14,10 +14,10 @@ from rest_framework.response import Response
 
 from api import imports, problems
 from api.parsers import NDJSONParser, TextXMLParser, XMLParser
-from api.permissions import Role
 from api.renderers import JSONRenderer, NDJSONRenderer, XMLRenderer
 from api.resources.base import Resource, is_current, one
 from api.resources.nodes import node_named, store
+from api.roles import Role
 from tagmill.errors import NotFound
 from tagmill.fleet.ingest import Upload
 from tagmill.fleet.models import Document

@@ -11,9 +11,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from api.permissions import Role
 from api.resources.base import Resource, Strict, one
 from api.resources.clusters import cluster_named
+from api.roles import Role
 from tagmill.errors import Invalid
 from tagmill.fleet import ingest
 from tagmill.fleet.ingest import Upload

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from django.contrib.auth import authenticate
-from django.contrib.auth.models import User
 from django.contrib.auth.validators import UnicodeUsernameValidator
 from django.db.models import QuerySet
 from django.db.models.functions import Now
@@ -18,11 +17,11 @@ from rest_framework.response import Response
 from api import tokens
 from api.login import LoginThrottle
 from api.models import UserToken
-from api.permissions import Role, role_of
+from api.permissions import role_of
 from api.problems import InvalidToken
 from api.resources.base import Name, Resource, Strict, one
 from api.resources.clusters import cluster_named
-from api.roles import GROUPS
+from api.roles import GROUPS, Role
 from tagmill.errors import Invalid
 from tagmill.rebuilds import workers
 from tagmill.rebuilds.models import WorkerToken
@@ -74,7 +73,7 @@ class Token(Resource):
         user = authenticate(**self.given(Credentials))
         if user is None:
             raise InvalidToken("the name or the password is wrong")
-        return _issued(*tokens.log_in(cast(User, user)))
+        return _issued(*tokens.log_in(user))
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request) -> Response:

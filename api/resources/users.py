@@ -13,9 +13,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from api import users
-from api.permissions import Role, role_of
+from api.permissions import role_of
 from api.resources.base import Resource, Strict, one
-from api.roles import GROUPS
+from api.roles import GROUPS, Role
 
 ADMIN = {"GET": Role.ADMIN, "PATCH": Role.ADMIN}
 
