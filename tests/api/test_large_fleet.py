@@ -1,5 +1,5 @@
-"""Whatever lists things, on 100,000 nodes and 500 tags in the middle of a forced rebuild: how often it asks
-the database, how many rows that reads, and that it answers in time.
+"""Whatever lists things, on 100,000 nodes and 500 tags in the middle of a forced rebuild: how often
+it asks the database, how many rows that reads, and that it answers in time.
 
 Queries and rows are exact; time only shows what is slow by far.
 """

@@ -1,5 +1,5 @@
-"""A fleet of 100,000 nodes, 500 tags and 12.5% tombstones in the middle of a forced rebuild, made by SQL
-in seconds: documents and evaluations are not needed to see what reading it costs."""
+"""A fleet of 100,000 nodes, 500 tags and 12.5% tombstones in the middle of a forced rebuild, made by
+SQL in seconds: documents and evaluations are not needed to see what reading it costs."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ REV = 1000
 
 
 def fill() -> None:
-    """Two clusters; every eighth slot is a tombstone, older than the matches. In every tenth partition a
-    node was deleted after the matches were made. All tags are in a forced rebuild, a fifth of
-    whose work is leased; a hundred rebuilds of all tags are over."""
+    """Two clusters; every eighth slot is a tombstone, older than the matches. In every tenth
+    partition a node was deleted after the matches were made. All tags are in a forced rebuild; a
+    hundred rebuilds of all tags are over."""
     _drop_foreign_keys()
     _nodes()
     _tags()
@@ -35,7 +35,7 @@ def fill() -> None:
 
 
 def _drop_foreign_keys() -> None:
-    """They cost more than all the rest: each test would check every row. The rollback brings them back."""
+    """Each test would check every row anew. The rollback brings them back."""
     for table, name in execute(
         "SELECT conrelid::regclass::text, quote_ident(conname) FROM pg_constraint "
         "WHERE contype = 'f' AND connamespace = 'public'::regnamespace"
@@ -54,7 +54,8 @@ def _nodes() -> None:
     )
     execute(
         "INSERT INTO node (system_id, hostname, partition_id, slot, rev, digest, deleted_at) "
-        "SELECT 'n' || p.id || '-' || s, 'host-' || p.id || '-' || s, p.id, s, s %% 900 + 1, '\\x01', "
+        "SELECT 'n' || p.id || '-' || s, 'host-' || p.id || '-' || s, p.id, s, s %% 900 + 1, "
+        "'\\x01', "
         "CASE WHEN s %% 8 = 0 THEN now() END "
         "FROM partition p, generate_series(0, %s - 1) s",
         [SLOTS],

@@ -22,8 +22,8 @@ REV = 20
 
 
 def fill(chance: random.Random) -> None:
-    """Nodes and matches at any revs. A match may have bits of nodes that were deleted after what it is
-    true at, and of no others; some are in a forced rebuild, some are missing, some are short."""
+    """Nodes and matches at any revs. A match may have bits of nodes that were deleted after what it
+    is true at, and of no others; some are in a forced rebuild, some missing, some short."""
     cluster = clusters.create("north").id
     for number in range(PARTITIONS):
         ((partition,),) = execute(
@@ -78,8 +78,7 @@ WHERE m.expression_id = %s AND (%s::bigint IS NULL OR EXISTS (
 
 
 def live(expression: int, evaluated_by: int | None = None) -> int:
-    """Live nodes with a bit; where another expression is given, only in partitions that it was evaluated
-    in."""
+    """Live nodes with a bit; in partitions alone where the other expression given was evaluated."""
     return int(execute(LIVE, [expression, evaluated_by, evaluated_by])[0][0])
 
 
