@@ -1,5 +1,5 @@
-"""A fleet of 100,000 nodes, 500 tags and 12.5% tombstones in the middle of a forced rebuild, made by
-SQL in seconds: documents and evaluations are not needed to see what reading it costs."""
+"""A fleet of 100,000 nodes, 500 tags and 12.5% tombstones in the middle of a forced rebuild, made
+by SQL in seconds: documents and evaluations are not needed to see what reading it costs."""
 
 from __future__ import annotations
 
