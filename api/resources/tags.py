@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from django.contrib.auth.models import User
@@ -14,6 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
+from api import etags
 from api.resources import rebuilds as rebuild_resources
 from api.resources import waits
 from api.resources.base import Resource, Strict, one, with_etag
@@ -153,12 +154,13 @@ def bodies(rows: Sequence[Tag]) -> Any:
     ).data
 
 
-def body(name: str) -> Any:
+def answer(name: str, status: int = 200, **headers: str) -> Response:
     """One tag, with the warnings about what it says."""
     tag = tag_named(name)
     current = tag.pending_expression or tag.expression
     found = linting.of_expression(current) if current else ()
-    return {**bodies([tag])[0], "warnings": [warning.to_dict() for warning in found]}
+    body = {**bodies([tag])[0], "warnings": [warning.to_dict() for warning in found]}
+    return Response(body, status, headers={"ETag": etags.of_tag(tag), **headers})
 
 
 def tag_named(name: str) -> Tag:
@@ -227,27 +229,37 @@ class Tags(Resource):
             by=cast(User, request.user),
         )
         place = reverse("tag", [made.name], request=request)
-        return Response(body(made.name), 201, headers={"Location": place})
+        return answer(made.name, 201, Location=place)
 
 
 class OneTag(Resource):
+    conditional = frozenset({"PATCH", "DELETE"})
     serializer_class = TagDetail
     queryset = Tag.objects.all()
 
     def get(self, request: Request, name: str) -> Response:
-        return Response(body(name))
+        return answer(name)
 
     @extend_schema(request=TagFields, examples=[EXAMPLE])
     def patch(self, request: Request, name: str) -> Response:
         """A new definition is `pending_definition` until it is evaluated everywhere."""
         changes = self.given(TagFields, is_partial=True)
-        changed = tags.update(name, **changes) if changes else tag_named(name)
-        return Response(body(changed.name))
+        expected = _expected(request)
+        if changes:
+            name = tags.update(name, expects=expected, **changes).name
+        else:
+            expected(tag_named(name))
+        return answer(name)
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, name: str) -> Response:
-        tags.delete(name)
+        tags.delete(name, _expected(request))
         return Response(status=204)
+
+
+def _expected(request: Request) -> Callable[[Tag], None]:
+    condition = etags.condition(request)
+    return lambda tag: condition.check(etags.of_tag(tag))
 
 
 class NodesOfTag(Resource):

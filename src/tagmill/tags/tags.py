@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -45,9 +46,16 @@ def create(
         return Tag.objects.get(id=tag.id)
 
 
-def update(name: str, /, by: User | None = None, **changes: Any) -> Tag:
+def update(
+    name: str,
+    /,
+    by: User | None = None,
+    expects: Callable[[Tag], None] | None = None,
+    **changes: Any,
+) -> Tag:
     """`changes`: name, comment, kernel_opts, definition, namespaces. A new definition is pending
-    until it is evaluated everywhere; the published one again drops what is pending.
+    until it is evaluated everywhere; the published one again drops what is pending. `expects` sees
+    the tag under its lock, and raises where it is not the one that was meant.
 
     Raises NotFound, AlreadyExists, Invalid, InvalidDefinition, TooLarge.
     """
@@ -60,18 +68,22 @@ def update(name: str, /, by: User | None = None, **changes: Any) -> Tag:
         tag = Tag.objects.select_for_update().filter(name=name).first()
         if tag is None:
             raise NotFound(f"there is no tag {name!r}")
+        if expects is not None:
+            expects(tag)
         _describe(tag, changes)
         if new is not None:
             _define(tag, new, by)
         return Tag.objects.select_related("expression", "pending_expression").get(id=tag.id)
 
 
-def delete(name: str) -> None:
-    """Raises NotFound."""
+def delete(name: str, expects: Callable[[Tag], None] | None = None) -> None:
+    """`expects` as for `update`. Raises NotFound."""
     with transaction.atomic():
         tag = Tag.objects.select_for_update().filter(name=name).first()
         if tag is None:
             raise NotFound(f"there is no tag {name!r}")
+        if expects is not None:
+            expects(tag)
         tag.delete()
         rebuilds.finish_reached()
 
