@@ -82,6 +82,7 @@ def sweep() -> None:
     forgive()
     with transaction.atomic():
         publishing.publish()
+        previews.finish_reached()
         rebuilds.finish_reached()
 
 
