@@ -54,7 +54,7 @@ def count(worker: int, failures: Sequence[Failed], *, is_alone: bool) -> list[in
         "revs": [item.rev for item in failures],
     }
     rows = sql.rows(__file__, "countable_failures", values) if failures else []
-    by_expression = {row[0]: [] for row in rows}
+    by_expression: dict[int, list[Failed]] = {row[0]: [] for row in rows}
     for item in failures:
         if item.expression in by_expression:
             by_expression[item.expression].append(item)
