@@ -32,6 +32,7 @@ INSTALLED_APPS = [
     "drf_spectacular",
     "drf_spectacular_sidecar",
     "procrastinate.contrib.django",
+    "tagmill.audit",
     "tagmill.fleet",
     "tagmill.tags",
     "tagmill.rebuilds",
@@ -48,6 +49,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "api.acting.ActingMiddleware",
 ]
 
 ROOT_URLCONF = "api.urls"
@@ -120,6 +122,10 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {
         "RebuildState": "tagmill.rebuilds.models.Rebuild.State",
         "TagState": ["ready", "building", "failed"],
+        "RebuildReason": "tagmill.rebuilds.models.Rebuild.Reason",
+        "WaitReason": "tagmill.rebuilds.waiting.REASONS",
+        "TagKind": ["automatic", "manual"],
+        "AuditKind": "tagmill.audit.models.Event.Kind",
     },
 }
 

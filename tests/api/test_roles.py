@@ -33,6 +33,8 @@ ADDRESSES = [
     ("get", "tags/x/nodes", "viewer"),
     ("post", "tags/x/rebuild", "operator"),
     ("post", "tags/x/assign", "operator"),
+    ("get", "tags/x/history", "viewer"),
+    ("get", "audit/", "admin"),
     ("get", "rebuilds/", "viewer"),
     ("post", "rebuilds/", "operator"),
     ("get", "workers/", "operator"),
