@@ -21,6 +21,7 @@ from api.resources import (
     rebuilds,
     tags,
     tokens,
+    users,
     workers,
 )
 
@@ -75,6 +76,8 @@ V1 = [
     route("workers/fail", workers.GiveUp, "fail"),
     route("partitions/", partitions.Partitions, "partitions"),
     route("partitions/<int:partition>/nodes", partitions.NodesOfPartition, "nodes-of-partition"),
+    route("users/", users.Users, "users"),
+    route("users/<str:username>", users.OneUser, "user"),
     route("user-tokens/", tokens.UserTokens, "user-tokens"),
     route("user-tokens/<str:key>", tokens.OneUserToken, "user-token"),
     route("worker-tokens/", tokens.WorkerTokens, "worker-tokens"),

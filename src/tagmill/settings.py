@@ -28,7 +28,6 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "rest_framework",
-    "knox",
     "drf_spectacular",
     "drf_spectacular_sidecar",
     "procrastinate.contrib.django",
@@ -107,8 +106,6 @@ REST_FRAMEWORK = {
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
 
-REST_KNOX = {"AUTH_HEADER_PREFIX": "Token", "TOKEN_TTL": None}
-
 SPECTACULAR_SETTINGS = {
     "TITLE": "Tagmill",
     "DESCRIPTION": "Tags for machine fleets: XPath expressions over hardware inventory.",
@@ -120,6 +117,7 @@ SPECTACULAR_SETTINGS = {
     "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
     "COMPONENT_SPLIT_REQUEST": True,
     "ENUM_NAME_OVERRIDES": {
+        "RebuildReason": "tagmill.rebuilds.models.Rebuild.Reason",
         "RebuildState": "tagmill.rebuilds.models.Rebuild.State",
         "TagState": ["ready", "building", "failed"],
         "RebuildReason": "tagmill.rebuilds.models.Rebuild.Reason",
