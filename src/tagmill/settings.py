@@ -117,7 +117,6 @@ SPECTACULAR_SETTINGS = {
     "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
     "COMPONENT_SPLIT_REQUEST": True,
     "ENUM_NAME_OVERRIDES": {
-        "RebuildReason": "tagmill.rebuilds.models.Rebuild.Reason",
         "RebuildState": "tagmill.rebuilds.models.Rebuild.State",
         "TagState": ["ready", "building", "failed"],
         "RebuildReason": "tagmill.rebuilds.models.Rebuild.Reason",

@@ -25,7 +25,7 @@ WATCHED = (
     "worker_token_cluster",
     "auth_user",
     "auth_user_groups",
-    "knox_authtoken",
+    "user_token",
 )
 WRITES = re.compile(
     rf'\b(?:INSERT\s+INTO|UPDATE|DELETE\s+FROM)\s+"?(?:{"|".join(WATCHED)})"?(?=[\s(])',

@@ -56,11 +56,11 @@ BEGIN
             SELECT name INTO subject_name FROM worker_token WHERE id = subject_id;
             SELECT jsonb_build_object('cluster', name) INTO found
             FROM cluster WHERE id = (subject ->> 'cluster_id')::bigint;
-        WHEN 'knox_authtoken' THEN
+        WHEN 'user_token' THEN
             subject_id := (subject ->> 'user_id')::bigint;
             SELECT username INTO subject_name FROM auth_user WHERE id = subject_id;
-            before := before - 'digest' - 'user_id';
-            after := after - 'digest' - 'user_id';
+            before := before - 'digest' - 'user_id' - 'last_used_at';
+            after := after - 'digest' - 'user_id' - 'last_used_at';
         ELSE
             subject_name := subject ->> 'name';
     END CASE;
@@ -99,19 +99,15 @@ KINDS = {
     "worker_token_cluster": "worker_token",
     "auth_user": "user",
     "auth_user_groups": "user",
-    "knox_authtoken": "user_token",
 }
 
 
-def triggers() -> list[migrations.RunSQL]:
-    return [
-        migrations.RunSQL(
-            f"CREATE TRIGGER audit AFTER INSERT OR UPDATE OR DELETE ON {table} "
-            f"FOR EACH ROW EXECUTE FUNCTION audit_record('{kind}')",
-            f"DROP TRIGGER audit ON {table}",
-        )
-        for table, kind in KINDS.items()
-    ]
+def trigger(table: str, kind: str) -> migrations.RunSQL:
+    return migrations.RunSQL(
+        f"CREATE TRIGGER audit AFTER INSERT OR UPDATE OR DELETE ON {table} "
+        f"FOR EACH ROW EXECUTE FUNCTION audit_record('{kind}')",
+        f"DROP TRIGGER audit ON {table}",
+    )
 
 
 class Migration(migrations.Migration):
@@ -119,7 +115,6 @@ class Migration(migrations.Migration):
         ("audit", "0001_initial"),
         ("auth", "0012_alter_user_first_name_max_length"),
         ("fleet", "0001_initial"),
-        ("knox", "0009_extend_authtoken_field"),
         ("rebuilds", "0001_initial"),
         ("tags", "0001_initial"),
     ]
@@ -127,5 +122,5 @@ class Migration(migrations.Migration):
     operations = [
         migrations.RunSQL(TAG, "DROP FUNCTION audit_tag"),
         migrations.RunSQL(RECORD, "DROP FUNCTION audit_record"),
-        *triggers(),
+        *(trigger(table, kind) for table, kind in KINDS.items()),
     ]
