@@ -14,8 +14,8 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from api.permissions import Role
 from api.resources.base import Resource, one
+from api.roles import Role
 from tagmill.audit import trail
 from tagmill.audit.models import Event
 from tagmill.errors import Invalid

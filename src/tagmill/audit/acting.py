@@ -27,8 +27,10 @@ WATCHED = (
     "auth_user_groups",
     "user_token",
 )
+# That a token was used, or somebody logged in, is no event.
 WRITES = re.compile(
-    rf'\b(?:INSERT\s+INTO|UPDATE|DELETE\s+FROM)\s+"?(?:{"|".join(WATCHED)})"?(?=[\s(])',
+    rf'\b(?:INSERT\s+INTO|UPDATE|DELETE\s+FROM)\s+"?(?:{"|".join(WATCHED)})"?'
+    r'(?=[\s(])(?!\s+SET\s+"last_(?:used_at|login)")',
     re.IGNORECASE,
 )
 SET = (
