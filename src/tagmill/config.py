@@ -139,6 +139,9 @@ class Config(BaseSettings):
     rebuild_days: Annotated[int, Field(ge=1)] = 30
     """How long rebuilds that are over stay listed."""
 
+    audit_days: Annotated[int, Field(ge=1)] = 365
+    """How long the audit keeps who changed tags, clusters, tokens, users and their roles."""
+
     @field_validator("listen")
     @classmethod
     def _has_port(cls, value: str) -> str:
