@@ -125,7 +125,8 @@ class TagForm(ModelForm):
         if self.cleaned_data["name"] != self.initial["name"]:
             changes["name"] = self.cleaned_data["name"]
         if changes:
-            self.instance = tags.update(self.initial["name"], **changes)
+            by = cast(User, self.asked_by)
+            self.instance = tags.update(self.initial["name"], by=by, **changes)
 
     def _post_clean(self) -> None:
         """The domain has checked and stored the instance; Django's own construction must not touch

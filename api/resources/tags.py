@@ -246,7 +246,8 @@ class OneTag(Resource):
         changes = self.given(TagFields, is_partial=True)
         expected = _expected(request)
         if changes:
-            name = tags.update(name, expects=expected, **changes).name
+            by = cast(User, request.user)
+            name = tags.update(name, by=by, expects=expected, **changes).name
         else:
             expected(tag_named(name))
         return answer(name)

@@ -31,6 +31,7 @@ INSTALLED_APPS = [
     "drf_spectacular",
     "drf_spectacular_sidecar",
     "procrastinate.contrib.django",
+    "tagmill.audit",
     "tagmill.fleet",
     "tagmill.tags",
     "tagmill.rebuilds",
@@ -49,6 +50,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "api.acting.ActingMiddleware",
 ]
 
 ROOT_URLCONF = "api.urls"
@@ -117,9 +119,12 @@ SPECTACULAR_SETTINGS = {
     "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
     "COMPONENT_SPLIT_REQUEST": True,
     "ENUM_NAME_OVERRIDES": {
-        "RebuildReason": "tagmill.rebuilds.models.Rebuild.Reason",
         "RebuildState": "tagmill.rebuilds.models.Rebuild.State",
         "TagState": ["ready", "building", "failed"],
+        "RebuildReason": "tagmill.rebuilds.models.Rebuild.Reason",
+        "WaitReason": "tagmill.rebuilds.waiting.REASONS",
+        "TagKind": ["automatic", "manual"],
+        "AuditKind": "tagmill.audit.models.Event.Kind",
     },
 }
 

@@ -43,6 +43,8 @@ ADDRESSES = [
     ("get", "tags/x/nodes", "viewer"),
     ("post", "tags/x/rebuild", "operator"),
     ("post", "tags/x/assign", "operator"),
+    ("get", "tags/x/history", "viewer"),
+    ("get", "audit/", "admin"),
     *(
         (method, f"tags/{name}", role)
         for name in ("lint", "explain", "preview")
