@@ -15,7 +15,7 @@ from uuid import UUID
 from django.contrib.auth.models import User
 from django.db import connection, transaction
 from django.db.models import Q
-from django.db.models.functions import Now
+from django.db.models.functions import Coalesce, Now
 
 from tagmill import sql
 from tagmill.errors import ManualTag, NotCancellable, NotFound
@@ -71,16 +71,18 @@ def begin(tags: Sequence[int], reason: Rebuild.Reason, by: User | None) -> Rebui
         )
         # Somebody who asks for it (again) is not told that it failed for somebody else.
         named = Expression.objects.filter(id__in=expressions)
-        named.filter(named_at=None).update(named_at=Now())
-        named.filter(attempts__gt=0).update(attempts=0, failed_at=None, failure="")
+        named.filter(Q(named_at=None) | Q(attempts__gt=0)).update(
+            named_at=Coalesce("named_at", Now()), attempts=0, failed_at=None, failure=""
+        )
     rebuild = Rebuild.objects.create(reason=reason, requested_by=by, state=State.RUNNING)
-    rebuild.tags.set(tags)
+    rebuild.tags.add(*tags)
     sql.run(__file__, "capture_targets", {"rebuild": rebuild.id, "expressions": expressions})
     # A preview may have evaluated it everywhere already.
     publishing.publish(expressions)
-    finish_reached([rebuild.id])
+    if finish_reached([rebuild.id]):
+        rebuild.refresh_from_db()
     leases.defer_partitions(matches.stale_for(expressions))
-    return Rebuild.objects.get(id=rebuild.id)
+    return rebuild
 
 
 def supersede(tag: int) -> None:
