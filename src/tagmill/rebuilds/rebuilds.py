@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID
 
 from django.contrib.auth.models import User
@@ -39,6 +40,13 @@ class Progress:
     nodes_total: int
     nodes_per_second: float | None
     eta_seconds: float | None
+
+
+class FirstTags(NamedTuple):
+    """`names` are the first of `count`, in the order in which the tags were made."""
+
+    count: int
+    names: list[str]
 
 
 def request(
@@ -135,6 +143,12 @@ def finish_reached(rebuilds: Sequence[int] | None = None) -> list[int]:
     if reached:
         notify_progress()
     return [row[0] for row in reached]
+
+
+def first_tags(rebuilds: Sequence[int], most: int) -> dict[int, FirstTags]:
+    """Of each of these: how many tags it has, and the names of up to `most`."""
+    found = sql.rows(__file__, "first_tags", {"rebuilds": list(rebuilds), "most": most})
+    return {rebuild: FirstTags(count, names) for rebuild, count, names in found}
 
 
 def progress(rebuild: Rebuild) -> Progress:

@@ -13,9 +13,10 @@ WITH wanted (kind, id, expression_id, partition_id, rev) AS (
     SELECT 'rebuild', t.rebuild_id, t.expression_id, t.partition_id, t.rev
     FROM rebuild_target t
     WHERE t.rebuild_id = ANY(%(rebuilds)s::bigint[])
-      AND EXISTS (
-          SELECT FROM tag
-          WHERE tag.expression_id = t.expression_id OR tag.pending_expression_id = t.expression_id
+      AND t.expression_id IN (
+          SELECT expression_id FROM tag WHERE expression_id IS NOT NULL
+          UNION ALL
+          SELECT pending_expression_id FROM tag WHERE pending_expression_id IS NOT NULL
       )
     UNION ALL
     SELECT 'rebuild', r.id, tag.pending_expression_id, p.id, 0
