@@ -16,13 +16,13 @@ from uuid import UUID
 from django.contrib.auth.models import User
 from django.db import connection, transaction
 from django.db.models import Q
-from django.db.models.functions import Coalesce, Now
+from django.db.models.functions import Now
 
 from tagmill import sql
 from tagmill.errors import ManualTag, NotCancellable, NotFound
 from tagmill.rebuilds import leases
 from tagmill.rebuilds.models import Rebuild
-from tagmill.tags import matches, publishing
+from tagmill.tags import failures, matches, publishing
 from tagmill.tags.models import Expression, Tag
 
 State = Rebuild.State
@@ -62,9 +62,7 @@ def request(
         tags = [tag.id for tag in chosen]
         expressions = _expressions(chosen)
         sql.run(__file__, "force_matches", {"expressions": expressions})
-        Expression.objects.filter(id__in=expressions, attempts__gt=0).update(
-            attempts=0, failed_at=None, failure=""
-        )
+        failures.forget(Expression.objects.filter(id__in=expressions))
         return begin(tags, Rebuild.Reason(reason), by)
 
 
@@ -79,9 +77,8 @@ def begin(tags: Sequence[int], reason: Rebuild.Reason, by: User | None) -> Rebui
         )
         # Somebody who asks for it (again) is not told that it failed for somebody else.
         named = Expression.objects.filter(id__in=expressions)
-        named.filter(Q(named_at=None) | Q(attempts__gt=0)).update(
-            named_at=Coalesce("named_at", Now()), attempts=0, failed_at=None, failure=""
-        )
+        named.filter(named_at=None).update(named_at=Now())
+        failures.forget(named)
     rebuild = Rebuild.objects.create(reason=reason, requested_by=by, state=State.RUNNING)
     rebuild.tags.add(*tags)
     sql.run(__file__, "capture_targets", {"rebuild": rebuild.id, "expressions": expressions})
