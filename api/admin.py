@@ -370,7 +370,7 @@ class WorkerAdmin(ReadOnly):
     list_display = ("name", "last_heartbeat", "partitions", "evaluator", "version", "token")
     list_select_related = ("token",)
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Worker]:
+    def get_queryset(self, request: HttpRequest) -> Any:
         return super().get_queryset(request).annotate(lease_count=Count("leases"))
 
     @admin.display(description="partitions leased")

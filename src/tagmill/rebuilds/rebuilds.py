@@ -43,9 +43,9 @@ class Progress:
 
 
 class FirstTags(NamedTuple):
-    """`names` are the first of `count`, in the order in which the tags were made."""
+    """`names` are the first of `total`, in the order in which the tags were made."""
 
-    count: int
+    total: int
     names: list[str]
 
 
@@ -145,7 +145,7 @@ def finish_reached(rebuilds: Sequence[int] | None = None) -> list[int]:
 def first_tags(rebuilds: Sequence[int], most: int) -> dict[int, FirstTags]:
     """Of each of these: how many tags it has, and the names of up to `most`."""
     found = sql.rows(__file__, "first_tags", {"rebuilds": list(rebuilds), "most": most})
-    return {rebuild: FirstTags(count, names) for rebuild, count, names in found}
+    return {rebuild: FirstTags(total, names) for rebuild, total, names in found}
 
 
 def progress(rebuild: Rebuild) -> Progress:
