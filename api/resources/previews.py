@@ -20,7 +20,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.throttling import UserRateThrottle
 
-from api import pagination
+from api import limits, pagination
 from api.permissions import Role
 from api.resources.base import Resource, Strict
 from api.resources.tags import Member, OneTag, TagFields, WarningOut
@@ -198,6 +198,7 @@ def _page(rows: list[previews.Found], limit: int, address: str) -> dict[str, Any
 
 class PreviewCall(Resource):
     roles = OPERATOR
+    body_limit = limits.DEFINITION
     parameters = frozenset({"limit"})
     serializer_class = PreviewOut
     queryset = Preview.objects.all()

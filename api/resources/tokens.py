@@ -15,7 +15,7 @@ from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from api import tokens
+from api import limits, tokens
 from api.login import LoginThrottle
 from api.permissions import GROUPS, Role, role_of
 from api.problems import InvalidToken
@@ -163,6 +163,7 @@ def worker_tokens() -> QuerySet[WorkerToken]:
 
 class WorkerTokens(Resource):
     roles = ADMIN
+    body_limit = limits.LIST
     has_pages = True
     serializer_class = WorkerTokenOut
     queryset = WorkerToken.objects.all()
