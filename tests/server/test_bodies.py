@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from api import limits
-from loadtest.stack import Stack
+from loadtest.rig.stack import Stack
 from tagmill.fleet import clusters
 from tests.fleet.support import put
 from tests.server.test_serve import call, token_of, worker

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from django.db import connection
 
-from loadtest.stack import Stack
+from loadtest.rig.stack import Stack
 from tests.fleet.support import in_thread, until
 from tests.server.conftest import database_url, server
 from tests.server.test_serve import call, token_of, worker
