@@ -4,14 +4,17 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('fleet', '0003_vocabulary'),
+        ("fleet", "0003_vocabulary"),
     ]
 
     operations = [
         migrations.AddIndex(
-            model_name='node',
-            index=models.Index(condition=models.Q(('deleted_at__isnull', False)), fields=['partition', 'rev'], name='node_tombstone_rev'),
+            model_name="node",
+            index=models.Index(
+                condition=models.Q(("deleted_at__isnull", False)),
+                fields=["partition", "rev"],
+                name="node_tombstone_rev",
+            ),
         ),
     ]
