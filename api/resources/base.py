@@ -15,8 +15,8 @@ from rest_framework.response import Response
 from api.limits import SMALL, BodyLimit
 from api.openapi import Schema
 from api.pagination import KeysetPagination
-from api.permissions import Role
 from api.problems import UnknownField
+from api.roles import Role
 from tagmill.errors import NotFound
 
 

@@ -21,10 +21,10 @@ from rest_framework.response import Response
 from rest_framework.throttling import UserRateThrottle
 
 from api import limits, pagination
-from api.permissions import Role
 from api.resources import waits
 from api.resources.base import Resource, Strict
 from api.resources.tags import Member, OneTag, TagFields, WarningOut
+from api.roles import Role
 from tagmill.config import load
 from tagmill.errors import Invalid, NotFound, PreviewGone
 from tagmill.fleet.models import Node

@@ -244,7 +244,8 @@ class OneTag(Resource):
     def patch(self, request: Request, name: str) -> Response:
         """A new definition is `pending_definition` until it is evaluated everywhere."""
         changes = self.given(TagFields, is_partial=True)
-        changed = tags.update(name, **changes) if changes else tag_named(name)
+        by = cast(User, request.user)
+        changed = tags.update(name, by=by, **changes) if changes else tag_named(name)
         return Response(body(changed.name))
 
     @extend_schema(responses={204: None})

@@ -18,9 +18,10 @@ from rest_framework.response import Response
 
 from api import limits, metrics
 from api.authentication import WorkerTokenAuthentication
-from api.permissions import IsWorker, Role
+from api.permissions import IsWorker
 from api.problems import unfit
 from api.resources.base import Resource
+from api.roles import Role
 from tagmill.config import load
 from tagmill.errors import Invalid, NotFound, WorkerGone
 from tagmill.fleet.models import Cluster

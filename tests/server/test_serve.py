@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from django.contrib.auth.models import Group, User
-from knox.models import AuthToken
 
+from api import tokens
 from api.limits import LEASE as LEASE_LIMIT
+from api.roles import GROUPS
 from api.server.lease import MOST_HOLDS
 from loadtest.benches.polls import parked_polls, wait_until
 from loadtest.rig.stack import Stack
@@ -42,7 +43,7 @@ def call(
 def token_of(role: str) -> str:
     user = User.objects.create_user(f"a-{role}")
     user.groups.add(Group.objects.get_or_create(name=role)[0])
-    return f"Token {AuthToken.objects.create(user)[1]}"
+    return f"Token {tokens.issue(user, GROUPS[role], days=1)[1]}"
 
 
 def worker(stack: Stack) -> tuple[str, str]:
