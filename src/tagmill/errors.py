@@ -3,6 +3,7 @@
 TagmillError
 ├── ConfigurationError        a setting is wrong: the process does not start
 ├── DatabaseUnavailable       503 database_unavailable
+│   └── DatabaseBusy          503 database_busy: a statement or a lock took too long
 ├── NotFound                  404 not_found
 ├── Conflict                  409
 │   ├── AlreadyExists         409 already_exists
@@ -43,6 +44,10 @@ class ConfigurationError(TagmillError):
 
 class DatabaseUnavailable(TagmillError):
     status, code = 503, "database_unavailable"
+
+
+class DatabaseBusy(DatabaseUnavailable):
+    code = "database_busy"
 
 
 class NotFound(TagmillError):
