@@ -118,7 +118,8 @@ class Config(BaseSettings):
     """The longest that a long-poll is held (`Prefer: wait`)."""
 
     evaluation_attempts: Annotated[int, Field(ge=1, le=10)] = 2
-    """Failed evaluations after which an expression counts as failed."""
+    """How many different workers must fail an expression before it counts as failed; the only one
+    that lives must fail it under so many leases."""
 
     evaluation_seconds: Annotated[float, Field(gt=0)] = 5.0
     """The longest that one expression may take on one document before a worker stops it."""

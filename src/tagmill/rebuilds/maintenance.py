@@ -83,6 +83,7 @@ def sweep() -> None:
     forgive()
     with transaction.atomic():
         publishing.publish()
+        previews.finish_reached()
         rebuilds.finish_reached()
 
 
