@@ -14,6 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
+from api import limits
 from api.resources import rebuilds as rebuild_resources
 from api.resources import waits
 from api.resources.base import Resource, Strict, one, with_etag
@@ -217,6 +218,7 @@ EXAMPLE = OpenApiExample(
 class Tags(Resource):
     has_pages = True
     keyset = "name"
+    body_limit = limits.DEFINITION
     serializer_class = TagOut
     queryset = Tag.objects.all()
 
@@ -241,6 +243,7 @@ class Tags(Resource):
 
 
 class OneTag(Resource):
+    body_limit = limits.DEFINITION
     serializer_class = TagDetail
     queryset = Tag.objects.all()
 
@@ -305,6 +308,7 @@ class PublishTag(Resource):
 
 
 class AssignTag(Resource):
+    body_limit = limits.LIST
     serializer_class = Assigned
     queryset = Tag.objects.all()
 
