@@ -46,6 +46,10 @@ class RebuildSummary(serializers.Serializer[Any]):
     requested_by = serializers.CharField(source="requested_by.username", allow_null=True)
     requested_at = serializers.DateTimeField()
     finished_at = serializers.DateTimeField(allow_null=True)
+    published_without = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="Clusters that somebody published the definition without.",
+    )
 
 
 class Progress(serializers.Serializer[Any]):

@@ -24,12 +24,13 @@ from tagmill.config import load
 from tagmill.errors import TooLarge
 from tagmill.fleet.models import Node
 from tagmill.rebuilds import rebuilds, waiting
-from tagmill.tags import assign, freshness, linting, members, tags
+from tagmill.tags import assign, freshness, linting, members, partial, tags
 from tagmill.tags.models import TAG_NAME, Tag
 
 # Kept short of what one transaction over the partitions' bitmaps does in well under a second.
 MOST_ASSIGNED = 10_000
 MOST_NAMESPACES = 32
+MOST_CLUSTERS = 1000
 
 
 class TagFields(Strict):
@@ -80,6 +81,15 @@ class Assignment(Strict):
     )
     remove = serializers.ListField(
         child=serializers.CharField(max_length=64), required=False, max_length=MOST_ASSIGNED
+    )
+
+
+class PublishIn(Strict):
+    without = serializers.ListField(
+        child=serializers.CharField(max_length=256),
+        allow_empty=False,
+        max_length=MOST_CLUSTERS,
+        help_text="Clusters, by name or uuid.",
     )
 
 
@@ -282,6 +292,19 @@ class RebuildTag(Resource):
         """Evaluates it everywhere again; until then the old set stands."""
         made = rebuilds.request([name], cast(User, request.user), "forced")
         return rebuild_resources.accepted(request, made)
+
+
+class PublishTag(Resource):
+    serializer_class = TagDetail
+    queryset = Tag.objects.all()
+
+    @extend_schema(operation_id="tags_publish", request=PublishIn)
+    def post(self, request: Request, name: str) -> Response:
+        """Publishes the pending definition although it is not evaluated in these clusters: their
+        nodes lose the tag until it is. 409 `not_complete` while another cluster is not done,
+        `nothing_pending` where no definition waits."""
+        partial.publish(name, self.given(PublishIn)["without"])
+        return Response(body(name))
 
 
 class AssignTag(Resource):

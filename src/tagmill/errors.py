@@ -10,7 +10,9 @@ TagmillError
 │   ├── StillInUse            409 still_in_use
 │   ├── AutomaticTag          409 automatic_tag: assigned by its definition, not by hand
 │   ├── ManualTag             409 manual_tag: nothing to rebuild
-│   └── NotCancellable        409 not_cancellable
+│   ├── NotCancellable        409 not_cancellable
+│   ├── NothingPending        409 nothing_pending: no definition waits to be published
+│   └── NotComplete           409 not_complete: other clusters are not evaluated
 ├── Invalid                   400 invalid, `field` says where
 │   ├── InvalidDefinition     400 invalid_definition, with `column` (1-based) and `caret`
 │   └── InvalidDocument       400 invalid_document, with `line` and `column` (1-based)
@@ -76,6 +78,14 @@ class ManualTag(Conflict):
 
 class NotCancellable(Conflict):
     code = "not_cancellable"
+
+
+class NothingPending(Conflict):
+    code = "nothing_pending"
+
+
+class NotComplete(Conflict):
+    code = "not_complete"
 
 
 class Invalid(TagmillError):
