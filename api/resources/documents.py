@@ -12,7 +12,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from api import imports, problems
+from api import imports, limits, problems
 from api.parsers import NDJSONParser, TextXMLParser, XMLParser
 from api.renderers import JSONRenderer, NDJSONRenderer, XMLRenderer
 from api.resources.base import Resource, is_current, one
@@ -36,6 +36,7 @@ class OneDocument(Resource):
     roles = {"PUT": Role.UPLOADER}
     parameters = frozenset({"probe"})
     parser_classes = [XMLParser, TextXMLParser]
+    body_limit = limits.DOCUMENT
     renderer_classes = [XMLRenderer, JSONRenderer]
     serializer_class = StoredOut
     queryset = Document.objects.all()

@@ -13,6 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
+from api import limits
 from api.resources import waits
 from api.resources.base import Resource, Strict, one
 from tagmill.rebuilds import rebuilds, waiting
@@ -46,6 +47,10 @@ class RebuildFields(serializers.Serializer[Any]):
     requested_by = serializers.CharField(source="requested_by.username", allow_null=True)
     requested_at = serializers.DateTimeField()
     finished_at = serializers.DateTimeField(allow_null=True)
+    published_without = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="Clusters that somebody published the definition without.",
+    )
 
 
 class RebuildSummary(RebuildFields):
@@ -106,6 +111,7 @@ def accepted(request: Request, rebuild: Rebuild) -> Response:
 
 
 class Rebuilds(Resource):
+    body_limit = limits.LIST
     has_pages = True
     keyset = "-id"
     serializer_class = RebuildSummary

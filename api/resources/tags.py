@@ -14,6 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
+from api import limits
 from api.resources import rebuilds as rebuild_resources
 from api.resources import waits
 from api.resources.base import Resource, Strict, one, with_etag
@@ -23,12 +24,13 @@ from tagmill.config import load
 from tagmill.errors import TooLarge
 from tagmill.fleet.models import Node
 from tagmill.rebuilds import rebuilds, waiting
-from tagmill.tags import assign, freshness, linting, members, tags
+from tagmill.tags import assign, freshness, linting, members, partial, tags
 from tagmill.tags.models import TAG_NAME, Tag
 
 # Kept short of what one transaction over the partitions' bitmaps does in well under a second.
 MOST_ASSIGNED = 10_000
 MOST_NAMESPACES = 32
+MOST_CLUSTERS = 1000
 
 
 class TagFields(Strict):
@@ -79,6 +81,15 @@ class Assignment(Strict):
     )
     remove = serializers.ListField(
         child=serializers.CharField(max_length=64), required=False, max_length=MOST_ASSIGNED
+    )
+
+
+class PublishIn(Strict):
+    without = serializers.ListField(
+        child=serializers.CharField(max_length=256),
+        allow_empty=False,
+        max_length=MOST_CLUSTERS,
+        help_text="Clusters, by name or uuid.",
     )
 
 
@@ -212,6 +223,7 @@ EXAMPLE = OpenApiExample(
 class Tags(Resource):
     has_pages = True
     keyset = "name"
+    body_limit = limits.DEFINITION
     serializer_class = TagOut
     queryset = Tag.objects.all()
 
@@ -236,6 +248,7 @@ class Tags(Resource):
 
 
 class OneTag(Resource):
+    body_limit = limits.DEFINITION
     serializer_class = TagDetail
     queryset = Tag.objects.all()
 
@@ -286,7 +299,21 @@ class RebuildTag(Resource):
         return rebuild_resources.accepted(request, made)
 
 
+class PublishTag(Resource):
+    serializer_class = TagDetail
+    queryset = Tag.objects.all()
+
+    @extend_schema(operation_id="tags_publish", request=PublishIn)
+    def post(self, request: Request, name: str) -> Response:
+        """Publishes the pending definition although it is not evaluated in these clusters: their
+        nodes lose the tag until it is. 409 `not_complete` while another cluster is not done,
+        `nothing_pending` where no definition waits."""
+        partial.publish(name, self.given(PublishIn)["without"])
+        return Response(body(name))
+
+
 class AssignTag(Resource):
+    body_limit = limits.LIST
     serializer_class = Assigned
     queryset = Tag.objects.all()
 

@@ -99,6 +99,15 @@ def supersede(tag: int) -> None:
     ).update(state=State.SUPERSEDED, finished_at=Now())
 
 
+def record_without(tag: int, clusters: Sequence[str]) -> None:
+    """Note with the rebuild of the tag's definition which clusters it was published without."""
+    Rebuild.objects.filter(
+        state=State.RUNNING,
+        tags=tag,
+        reason__in=(Rebuild.Reason.CREATED, Rebuild.Reason.DEFINITION),
+    ).update(published_without=list(clusters))
+
+
 def cancel(uuid: UUID) -> None:
     """Stop waiting. What is published stays: matches made stale by force are taken back, and a
     pending definition is dropped. Raises NotFound, NotCancellable."""
