@@ -12,7 +12,11 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+<<<<<<< HEAD
 from api import etags, imports, problems
+=======
+from api import imports, limits, problems
+>>>>>>> main
 from api.parsers import NDJSONParser, TextXMLParser, XMLParser
 from api.renderers import JSONRenderer, NDJSONRenderer, XMLRenderer
 from api.resources.base import Resource, one, with_etag
@@ -37,6 +41,7 @@ class OneDocument(Resource):
     conditional = frozenset({"PUT", "DELETE"})
     parameters = frozenset({"probe"})
     parser_classes = [XMLParser, TextXMLParser]
+    body_limit = limits.DOCUMENT
     renderer_classes = [XMLRenderer, JSONRenderer]
     serializer_class = StoredOut
     queryset = Document.objects.all()

@@ -10,6 +10,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from api import limits
 from api.resources.base import Resource
 from api.resources.tags import DefinitionIn, OneTag, WarningOut
 from api.roles import Role
@@ -221,6 +222,7 @@ class _BesideTag(Resource):
 
 
 class LintDefinition(_BesideTag):
+    body_limit = limits.DEFINITION
     serializer_class = LintOut
     tag_name = "lint"
 
@@ -240,6 +242,7 @@ class LintDefinition(_BesideTag):
 
 
 class ExplainDefinition(_BesideTag):
+    body_limit = limits.DEFINITION
     serializer_class = ExplainOut
     tag_name = "explain"
 

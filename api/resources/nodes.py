@@ -12,7 +12,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
+<<<<<<< HEAD
 from api import etags
+=======
+from api import limits
+>>>>>>> main
 from api.resources.base import Resource, Strict, one
 from api.resources.clusters import cluster_named
 from api.roles import Role
@@ -96,6 +100,7 @@ def store(upload: Upload, *, create: bool) -> ingest.Verdict:
 class Nodes(Resource):
     roles = {"POST": Role.UPLOADER}
     has_pages = True
+    body_limit = limits.LARGE
     parameters = frozenset({"tag", "not_tag", "cluster", "hostname"})
     serializer_class = NodeOut
     queryset = Node.objects.all()

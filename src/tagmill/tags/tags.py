@@ -51,7 +51,7 @@ def create(
         )
         if pending is not None:
             rebuilds.begin([tag.id], Rebuild.Reason.CREATED, by)
-        return Tag.objects.get(id=tag.id)
+        return Tag.objects.select_related("expression", "pending_expression").get(id=tag.id)
 
 
 def update(
@@ -156,9 +156,9 @@ def _define(tag: Tag, new: Expression, by: User | None) -> None:
 
 
 def _insert(tag: Tag) -> Tag:
+    """In the caller's transaction, which ends with an error. Raises AlreadyExists."""
     try:
-        with transaction.atomic():
-            tag.save(force_insert=True)
+        tag.save(force_insert=True)
     except IntegrityError:
         raise _taken(tag.name) from None
     return tag
