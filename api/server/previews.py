@@ -20,6 +20,7 @@ from twisted.internet.defer import Deferred, DeferredLock
 from twisted.internet.task import LoopingCall
 from twisted.python.failure import Failure
 
+from api.encoding import dumps
 from api.pagination import limit_of
 from api.resources import previews as resource
 from api.server.http import Request, route_of
@@ -119,6 +120,8 @@ class Waiting:
 
 
 class PreviewResource(Native):
+    # Django looks at them.
+    parameters = None
     methods: ClassVar[tuple[str, ...]] = ("GET", "POST")
 
     def __init__(
@@ -218,4 +221,4 @@ def _read(environment: dict[str, Any], uuid: UUID) -> tuple[int, bytes]:
         raise PreviewGone(
             "the preview was cancelled, or a newer one of the same client took its place"
         ) from None
-    return status, orjson.dumps(body, default=str)
+    return status, dumps(body)

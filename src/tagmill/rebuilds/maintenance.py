@@ -21,10 +21,12 @@ import functools
 import threading
 from collections.abc import Callable
 from datetime import timedelta
+from importlib import import_module
 from typing import cast
 
 import structlog
 from asgiref.sync import sync_to_async
+from django.conf import settings
 from django.db import connection, connections, transaction
 from django.db.models.functions import Now
 from procrastinate.contrib.django import app
@@ -116,6 +118,8 @@ def collect() -> None:
 def clean() -> None:
     leases.delete_finished_jobs()
     trail.forget()
+    sessions = import_module(settings.SESSION_ENGINE)
+    sessions.SessionStore.clear_expired()
     age = timedelta(days=load().rebuild_days)
     Rebuild.objects.filter(finished_at__lt=Now() - age).delete()
 
