@@ -10,7 +10,8 @@ Procrastinate starts each once an interval, however many servers there are.
 | learn | 15 s | leaves vocabularies that lag behind to idle workers |
 | collect | 1 min | ends expired previews, deletes expressions and matches that nothing refers to,
 |         |       | forgets silent workers |
-| clean | 10 min | deletes finished jobs, old rebuilds and old events of the audit |
+| clean | 10 min | deletes finished jobs, old rebuilds, old events of the audit and expired
+|         |       | sessions |
 """
 
 from __future__ import annotations
