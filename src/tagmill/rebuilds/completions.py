@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 
 from tagmill.config import load
 from tagmill.errors import Invalid
-from tagmill.fleet import vocabularies
+from tagmill.fleet import incarnation, vocabularies
 from tagmill.fleet.models import Cluster, Partition
 from tagmill.rebuilds import leases, rebuilds
 from tagmill.rebuilds.models import Worker
@@ -38,10 +38,13 @@ def complete(worker: Worker, completion: Completion) -> CompletionAnswer:
     """Accept the results by compare-and-set, whether or not their leases still stand.
 
     What concerns a partition that is gone, or that the worker's token does not name, is stale.
-    Raises Invalid for a bitmap or a rev that cannot be; then nothing of the completion is applied.
+    Raises Invalid for a bitmap or a rev that cannot be, and IncarnationChanged for results of
+    another incarnation; then nothing of the completion is applied.
     """
     with transaction.atomic():
         partitions = _locked(worker, completion.results)
+        # With the locks: what declares a new incarnation looks at the partitions' matches after it.
+        incarnation.check(completion.incarnation)
         results = [
             result
             for number, part in enumerate(completion.results)

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import structlog
 from asgiref.sync import async_to_sync
 from django.db import connection, transaction
+from django.db.models import Q
 from django.db.models.functions import Now
 from procrastinate.contrib.django import app
 from procrastinate.exceptions import AlreadyEnqueued
@@ -33,7 +34,7 @@ from procrastinate.jobs import Status
 from tagmill import sql
 from tagmill.config import load
 from tagmill.errors import WorkerGone
-from tagmill.fleet import vocabularies
+from tagmill.fleet import incarnation, vocabularies
 from tagmill.fleet.models import Cluster
 from tagmill.rebuilds.models import Lease, Worker
 from tagmill.tags import matches
@@ -142,13 +143,13 @@ def lease(worker: Worker, max_partitions: int, holds: Sequence[int]) -> LeaseAns
 
     Raises WorkerGone."""
     with transaction.atomic():
-        owes = _beat(worker)
+        owes, named = _beat(worker)
         parameters = {"clusters": _clusters(worker), "holds": list(holds)}
         while found := sql.rows(__file__, "candidates", parameters):
             candidates, kind = _chosen(found, owes)
             most = max_partitions if kind == PREVIEW else min(max_partitions, MOST_ORDINARY)
             jobs = _fetch(candidates, min(most, _share(candidates, kind, holds)))
-            answer = _granted(worker, jobs, kind)
+            answer = replace(_granted(worker, jobs, kind), incarnation=named)
             # Jobs whose work is done already do not count; others took the rest of them.
             if answer.leases or not jobs:
                 return answer
@@ -275,12 +276,13 @@ def heartbeat(worker: Worker, leases: Sequence[str]) -> list[str]:
     return [item for item in leases if str(uuid.UUID(item)) not in kept]
 
 
-def _beat(worker: Worker) -> bool:
-    """Whether ordinary work comes first: previews had their share of the worker's time."""
+def _beat(worker: Worker) -> tuple[bool, str]:
+    """Whether ordinary work comes first: previews had their share of the worker's time; and the
+    incarnation of the database. Raises WorkerGone, also for a worker of another incarnation."""
     found = sql.rows(__file__, "beat", {"worker": worker.id})
     if not found:
-        raise WorkerGone("no such worker: register again")
-    return bool(found[0][0])
+        raise WorkerGone("no such worker, or of another incarnation: register again")
+    return bool(found[0][0]), str(found[0][1])
 
 
 def finish(worker: Worker, leases: Iterable[str]) -> Finished:
@@ -325,9 +327,11 @@ def give_up(worker: Worker, leases: Sequence[str], reason: str) -> None:
 
 
 def reap() -> int:
-    """Take back the leases whose deadline has passed, by the database's clock; how many."""
+    """Take back the leases whose deadline has passed, by the database's clock, and those of workers
+    of another incarnation, whom nobody answers any more; how many."""
+    others = Worker.objects.exclude(incarnation=incarnation.current())
     with transaction.atomic():
-        count = _release(Lease.objects.filter(deadline__lte=Now()))
+        count = _release(Lease.objects.filter(Q(deadline__lte=Now()) | Q(worker__in=others)))
     if count:
         log.warning("leases expired", action="reap", leases=count)
     return count
