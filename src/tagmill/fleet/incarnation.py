@@ -22,6 +22,12 @@ from tagmill.errors import IncarnationChanged
 
 log = structlog.get_logger("tagmill.incarnation")
 
+# In one history revs only grow: who comes back with a higher one has seen another.
+AHEAD = (
+    "a worker names a rev that its partition has not reached: if the database went back to an "
+    "earlier state, run manage.py restored"
+)
+
 
 def current() -> UUID:
     """The incarnation; a new one where the history is another."""
@@ -43,7 +49,7 @@ def check(named: str) -> None:
 
 def changed() -> IncarnationChanged:
     return IncarnationChanged(
-        "the database was restored, failed over or restarted: register again, and drop what you hold"
+        "the database was restored, failed over or restarted: register again, and drop what is held"
     )
 
 

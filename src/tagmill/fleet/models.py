@@ -21,8 +21,8 @@ from django.db.models.functions import Now
 class Incarnation(models.Model):
     """Which history of this database the revs belong to: one row (see `fleet.incarnation`).
 
-    The view `database_history` names the history that PostgreSQL is in; the view `current_incarnation` has
-    this row's uuid while it is the one that was noted, and no row after a restore or a failover.
+    The view `database_history` names the history that PostgreSQL is in; `current_incarnation` has
+    this row's uuid while that is the one noted here, and no row after a restore or a failover.
     """
 
     id = models.SmallIntegerField(primary_key=True, default=1)
@@ -32,9 +32,7 @@ class Incarnation(models.Model):
 
     class Meta:
         db_table = "incarnation"
-        constraints = [
-            models.CheckConstraint(condition=models.Q(id=1), name="incarnation_is_one")
-        ]
+        constraints = [models.CheckConstraint(condition=models.Q(id=1), name="incarnation_is_one")]
 
     def __str__(self) -> str:
         return str(self.uuid)

@@ -90,6 +90,14 @@ def _locked(worker: Worker, results: Sequence[PartitionResult]) -> dict[int, Par
 
 
 def _results(part: PartitionResult, partition: Partition, path: str) -> list[matches.Result]:
+    if part.rev > partition.rev:
+        log.error(
+            incarnation.AHEAD,
+            action="rev_ahead",
+            partition=partition.id,
+            at=partition.rev,
+            rev=part.rev,
+        )
     if not 0 <= part.rev <= partition.rev:
         raise Invalid(
             f"partition {partition.id} is at rev {partition.rev}, not {part.rev}",

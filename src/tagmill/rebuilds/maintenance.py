@@ -32,6 +32,7 @@ from procrastinate.contrib.django.django_connector import DjangoConnector
 
 from tagmill import sql
 from tagmill.config import load
+from tagmill.fleet import incarnation
 from tagmill.rebuilds import leases, rebuilds, workers
 from tagmill.rebuilds.models import Rebuild
 from tagmill.tags import previews, publishing
@@ -78,6 +79,7 @@ def reap() -> int:
 @_periodic("* * * * * */10")
 def sweep() -> None:
     """What a crash, or a transaction that could not see another, left undone."""
+    incarnation.current()
     leases.repair()
     forgive()
     with transaction.atomic():

@@ -47,9 +47,7 @@ class Migration(migrations.Migration):
             options={
                 "db_table": "incarnation",
                 "constraints": [
-                    models.CheckConstraint(
-                        condition=models.Q(("id", 1)), name="incarnation_is_one"
-                    )
+                    models.CheckConstraint(condition=models.Q(("id", 1)), name="incarnation_is_one")
                 ],
             },
         ),
