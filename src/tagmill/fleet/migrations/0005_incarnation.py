@@ -33,7 +33,7 @@ BACKWARD = "DROP VIEW current_incarnation; DROP VIEW database_history"
 
 
 class Migration(migrations.Migration):
-    dependencies = [("fleet", "0003_vocabulary")]
+    dependencies = [("fleet", "0004_node_tombstone_rev")]
 
     operations = [
         migrations.CreateModel(
