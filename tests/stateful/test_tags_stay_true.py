@@ -1,5 +1,5 @@
-"""Uploads, deletes, definitions, previews, leases, restores of the database, and late, duplicate and
-lost completions, in any order.
+"""Uploads, deletes, definitions, previews, leases, restores of the database, and late, duplicate
+and lost completions, in any order.
 
 At every step each match is what some state of its partition, not older than its rev, says; a tag
 flips only when its new expression is evaluated everywhere. At the end every tag is what lxml says.
@@ -192,6 +192,25 @@ class Fleet(RuleBasedStateMachine):
         with connection.cursor() as cursor:
             cursor.execute("UPDATE incarnation SET history = 'before'")
 
+    @rule(
+        worker=st.integers(0, 1),
+        system_id=st.sampled_from(SYSTEM_IDS),
+        lost=st.sampled_from(sorted(DOCUMENTS)),
+        stored=st.sampled_from(sorted(DOCUMENTS)),
+    )
+    def lose_a_document(self, worker: int, system_id: str, lost: str, stored: str) -> None:
+        """One that was evaluated; the same rev is given to another, and then the result comes."""
+        self.dump()
+        self.upload([(system_id, CLUSTERS[0], lost, "none")])
+        self.lease(worker, 8)
+        seen = len(self.results)
+        for fetch in [fetch for fetch in self.fetches if fetch.worker == worker]:
+            self.finish(fetch, is_kept=True, failing=None)
+        self.restore()
+        self.upload([(system_id, CLUSTERS[0], stored, "none")])
+        for result in self.results[seen:]:
+            self.send(result)
+
     # -- workers ---------------------------------------------------------------------------------
 
     @rule(worker=st.integers(0, 1), most=st.integers(1, 3))
@@ -233,7 +252,9 @@ class Fleet(RuleBasedStateMachine):
         failing=st.sampled_from([None] * 8 + DEFINITIONS[:1]),
     )
     def evaluate(self, data: Any, is_kept: bool, failing: str | None) -> None:
-        fetch = data.draw(st.sampled_from(self.fetches))
+        self.finish(data.draw(st.sampled_from(self.fetches)), is_kept, failing)
+
+    def finish(self, fetch: Fetch, is_kept: bool, failing: str | None) -> None:
         while not fetch.is_done:
             if not self.read(fetch, 100):
                 return
