@@ -31,7 +31,7 @@ AHEAD = (
 
 def current() -> UUID:
     """The incarnation; a new one where the history is another."""
-    return _stored() or _renewed(declared=False)
+    return noted() or _renewed(declared=False)
 
 
 def declare() -> UUID:
@@ -40,9 +40,8 @@ def declare() -> UUID:
 
 
 def check(named: str) -> None:
-    """Raises IncarnationChanged unless it is the current one. Makes none: it may be asked in a
-    transaction that has locks."""
-    stored = _stored()
+    """Raises IncarnationChanged unless it is the current one. Makes none, as `noted`."""
+    stored = noted()
     if stored is None or str(stored) != named:
         raise changed()
 
@@ -53,7 +52,9 @@ def changed() -> IncarnationChanged:
     )
 
 
-def _stored() -> UUID | None:
+def noted() -> UUID | None:
+    """The incarnation; None where the history is another. Makes none: it may be asked in a
+    transaction that has locks."""
     found = sql.rows(__file__, "incarnation", {})
     return found[0][0] if found else None
 
@@ -63,4 +64,4 @@ def _renewed(declared: bool) -> UUID:
     if made:
         log.warning("a new incarnation of the database", action="renew", uuid=str(made[0][0]))
     # Another process may have been first, and in the same moment.
-    return made[0][0] if made else _stored() or current()
+    return made[0][0] if made else noted() or current()

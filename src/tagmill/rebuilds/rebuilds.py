@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID
 
 from django.contrib.auth.models import User
@@ -39,6 +40,13 @@ class Progress:
     nodes_total: int
     nodes_per_second: float | None
     eta_seconds: float | None
+
+
+class FirstTags(NamedTuple):
+    """`names` are the first of `total`, in the order in which the tags were made."""
+
+    total: int
+    names: list[str]
 
 
 def request(
@@ -72,13 +80,14 @@ def begin(tags: Sequence[int], reason: Rebuild.Reason, by: User | None) -> Rebui
         named.filter(named_at=None).update(named_at=Now())
         failures.forget(named)
     rebuild = Rebuild.objects.create(reason=reason, requested_by=by, state=State.RUNNING)
-    rebuild.tags.set(tags)
+    rebuild.tags.add(*tags)
     sql.run(__file__, "capture_targets", {"rebuild": rebuild.id, "expressions": expressions})
     # A preview may have evaluated it everywhere already.
     publishing.publish(expressions)
-    finish_reached([rebuild.id])
+    if finish_reached([rebuild.id]):
+        rebuild.refresh_from_db()
     leases.defer_partitions(matches.stale_for(expressions))
-    return Rebuild.objects.get(id=rebuild.id)
+    return rebuild
 
 
 def supersede(tag: int) -> None:
@@ -88,6 +97,15 @@ def supersede(tag: int) -> None:
         tags=tag,
         reason__in=(Rebuild.Reason.CREATED, Rebuild.Reason.DEFINITION),
     ).update(state=State.SUPERSEDED, finished_at=Now())
+
+
+def record_without(tag: int, clusters: Sequence[str]) -> None:
+    """Note with the rebuild of the tag's definition which clusters it was published without."""
+    Rebuild.objects.filter(
+        state=State.RUNNING,
+        tags=tag,
+        reason__in=(Rebuild.Reason.CREATED, Rebuild.Reason.DEFINITION),
+    ).update(published_without=list(clusters))
 
 
 def cancel(uuid: UUID) -> None:
@@ -131,6 +149,12 @@ def finish_reached(rebuilds: Sequence[int] | None = None) -> list[int]:
     if reached:
         notify_progress()
     return [row[0] for row in reached]
+
+
+def first_tags(rebuilds: Sequence[int], most: int) -> dict[int, FirstTags]:
+    """Of each of these: how many tags it has, and the names of up to `most`."""
+    found = sql.rows(__file__, "first_tags", {"rebuilds": list(rebuilds), "most": most})
+    return {rebuild: FirstTags(total, names) for rebuild, total, names in found}
 
 
 def progress(rebuild: Rebuild) -> Progress:
