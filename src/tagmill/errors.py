@@ -3,6 +3,7 @@
 TagmillError
 ├── ConfigurationError        a setting is wrong: the process does not start
 ├── DatabaseUnavailable       503 database_unavailable
+│   └── DatabaseBusy          503 database_busy: a statement or a lock took too long
 ├── NotFound                  404 not_found
 ├── Conflict                  409
 │   ├── AlreadyExists         409 already_exists
@@ -15,6 +16,7 @@ TagmillError
 ├── Invalid                   400 invalid, `field` says where
 │   ├── InvalidDefinition     400 invalid_definition, with `column` (1-based) and `caret`
 │   └── InvalidDocument       400 invalid_document, with `line` and `column` (1-based)
+├── PreconditionFailed        412 precondition_failed: If-Match or If-None-Match does not hold
 ├── TooLarge                  413 too_large, with `limit`
 ├── TooExpensive              422 too_expensive: a definition takes too long, or too much memory
 ├── Busy                      429 busy, with `retry_after` in seconds
@@ -45,6 +47,10 @@ class ConfigurationError(TagmillError):
 
 class DatabaseUnavailable(TagmillError):
     status, code = 503, "database_unavailable"
+
+
+class DatabaseBusy(DatabaseUnavailable):
+    code = "database_busy"
 
 
 class NotFound(TagmillError):
@@ -93,6 +99,10 @@ class InvalidDefinition(Invalid):
 
 class InvalidDocument(Invalid):
     code = "invalid_document"
+
+
+class PreconditionFailed(TagmillError):
+    status, code = 412, "precondition_failed"
 
 
 class TooLarge(TagmillError):

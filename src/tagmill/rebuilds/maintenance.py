@@ -34,6 +34,7 @@ from procrastinate.contrib.django.django_connector import DjangoConnector
 from tagmill import sql
 from tagmill.audit import trail
 from tagmill.config import load
+from tagmill.database import MAINTENANCE_SECONDS
 from tagmill.rebuilds import leases, rebuilds, workers
 from tagmill.rebuilds.models import Rebuild
 from tagmill.tags import changes, previews, publishing
@@ -55,11 +56,7 @@ def _periodic(cron: str) -> Callable[[Callable[[], object]], Callable[[], object
     def register(work: Callable[[], object]) -> Callable[[], object]:
         @functools.wraps(work)
         def run(timestamp: int) -> None:
-            try:
-                work()
-            finally:
-                # The thread may never run again; its connection must not stay behind.
-                connection.close()
+            bounded(work)()
 
         name = work.__name__
         # No `lock`: the job of a server that was killed would hold it for ever, and two at a time
@@ -69,6 +66,21 @@ def _periodic(cron: str) -> Callable[[Callable[[], object]], Callable[[], object
         return work
 
     return register
+
+
+def bounded(work: Callable[[], object]) -> Callable[[], None]:
+    """`work` on a connection whose statements have the time that periodic tasks need."""
+
+    def run() -> None:
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(f"SET statement_timeout = '{MAINTENANCE_SECONDS}s'")
+            work()
+        finally:
+            # The thread may never run again; its connection must not stay behind.
+            connection.close()
+
+    return run
 
 
 @_periodic("* * * * * */5")

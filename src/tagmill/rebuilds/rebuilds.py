@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID
 
 from django.contrib.auth.models import User
@@ -44,6 +45,13 @@ class Progress:
     eta_seconds: float | None
 
 
+class FirstTags(NamedTuple):
+    """`names` are the first of `total`, in the order in which the tags were made."""
+
+    total: int
+    names: list[str]
+
+
 def request(
     names: Sequence[str] | None, by: User | None, reason: str = Rebuild.Reason.FORCED
 ) -> Rebuild:
@@ -75,13 +83,14 @@ def begin(tags: Sequence[int], reason: Rebuild.Reason, by: User | None) -> Rebui
         named.filter(named_at=None).update(named_at=Now())
         failures.forget(named)
     rebuild = Rebuild.objects.create(reason=reason, requested_by=by, state=State.RUNNING)
-    rebuild.tags.set(tags)
+    rebuild.tags.add(*tags)
     sql.run(__file__, "capture_targets", {"rebuild": rebuild.id, "expressions": expressions})
     # A preview may have evaluated it everywhere already.
     publishing.publish(expressions)
-    finish_reached([rebuild.id])
+    if finish_reached([rebuild.id]):
+        rebuild.refresh_from_db()
     leases.defer_partitions(matches.stale_for(expressions))
-    return Rebuild.objects.get(id=rebuild.id)
+    return rebuild
 
 
 def supersede(tag: int) -> None:
@@ -143,6 +152,12 @@ def finish_reached(rebuilds: Sequence[int] | None = None) -> list[int]:
     if reached:
         notify_progress()
     return [row[0] for row in reached]
+
+
+def first_tags(rebuilds: Sequence[int], most: int) -> dict[int, FirstTags]:
+    """Of each of these: how many tags it has, and the names of up to `most`."""
+    found = sql.rows(__file__, "first_tags", {"rebuilds": list(rebuilds), "most": most})
+    return {rebuild: FirstTags(total, names) for rebuild, total, names in found}
 
 
 def progress(rebuild: Rebuild) -> Progress:
