@@ -14,11 +14,12 @@ from django.http import HttpRequest
 from django.urls import reverse_lazy
 from django.utils.html import format_html
 
+from api.models import UserToken
 from api.staleness import stale_matches
 from tagmill.errors import TagmillError
 from tagmill.fleet import clusters
 from tagmill.fleet.models import Cluster, Node, Partition
-from tagmill.rebuilds import rebuilds, workers
+from tagmill.rebuilds import rebuilds, waiting, workers
 from tagmill.rebuilds.models import Rebuild, Worker, WorkerToken
 from tagmill.tags import freshness, linting, tags
 from tagmill.tags.models import TAG_NAME, Tag
@@ -124,7 +125,8 @@ class TagForm(ModelForm):
         if self.cleaned_data["name"] != self.initial["name"]:
             changes["name"] = self.cleaned_data["name"]
         if changes:
-            self.instance = tags.update(self.initial["name"], **changes)
+            by = cast(User, self.asked_by)
+            self.instance = tags.update(self.initial["name"], by=by, **changes)
 
     def _post_clean(self) -> None:
         """The domain has checked and stored the instance; Django's own construction must not touch
@@ -144,7 +146,7 @@ class TagAdmin(ModelAdmin):
     search_fields = ("name", "comment")
     list_select_related = ("expression", "pending_expression")
     list_per_page = PER_PAGE
-    readonly_fields = ("state", "nodes", "published", "pending", "failure")
+    readonly_fields = ("state", "nodes", "published", "pending", "failure", "waits")
     actions = ("rebuild_selected",)
 
     def get_form(self, request: HttpRequest, obj: Any = None, *args: Any, **options: Any) -> Any:
@@ -206,6 +208,14 @@ class TagAdmin(ModelAdmin):
     def failure(self, tag: Tag) -> str:
         return self._status(tag).failure or "-"
 
+    @admin.display(description="waiting for")
+    def waits(self, tag: Tag) -> str:
+        wanted = tag.pending_expression_id or tag.expression_id
+        if wanted is None or self._status(tag).state == "ready":
+            return "-"
+        found = waiting.waiting_for([wanted]).expressions.get(wanted, [])
+        return "; ".join(wait.message for wait in found) or "-"
+
     @admin.display(description="published definition")
     def published(self, tag: Tag) -> str:
         return _code(tag.expression)
@@ -265,8 +275,23 @@ class RebuildAdmin(ReadOnly):
         return ", ".join(names[:MOST_NAMES]) + more or "-"
 
 
+class ClusterForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic when it runs
+    class Meta:
+        model = Cluster
+        fields = ("name",)
+
+    def clean_name(self) -> str:
+        name: str = self.cleaned_data["name"]
+        try:
+            clusters.check_name(name)
+        except TagmillError as error:
+            raise forms.ValidationError(error.detail) from None
+        return name
+
+
 @admin.register(Cluster)
 class ClusterAdmin(ModelAdmin):
+    form = ClusterForm
     list_display = ("name", "uuid", "created_at")
     search_fields = ("name",)
     fields = ("name",)
@@ -367,6 +392,19 @@ class WorkerTokenAdmin(ModelAdmin):
     def revoke_selected(self, request: HttpRequest, queryset: QuerySet[WorkerToken]) -> None:
         count = queryset.filter(revoked_at=None).update(revoked_at=Now())
         self.message_user(request, f"{count} tokens are revoked.")
+
+
+@admin.register(UserToken)
+class UserTokenAdmin(ReadOnly):
+    """Revoked here; issued over the API and by manage.py create_token."""
+
+    list_display = ("key", "user", "role", "created_at", "expires_at", "last_used_at")
+    search_fields = ("=key", "=user__username")
+    list_select_related = ("user",)
+    fields = ("key", "user", "role", "is_login", "created_at", "expires_at", "last_used_at")
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return ModelAdmin.has_delete_permission(self, request, obj)
 
 
 def _code(expression: Any) -> str:

@@ -14,8 +14,8 @@ from rest_framework.response import Response
 
 from api.openapi import Schema
 from api.pagination import KeysetPagination
-from api.permissions import Role
 from api.problems import UnknownField
+from api.roles import Role
 from tagmill.errors import NotFound
 
 

@@ -17,6 +17,7 @@ from api.parsers import NDJSONParser, TextXMLParser, XMLParser
 from api.renderers import JSONRenderer, NDJSONRenderer, XMLRenderer
 from api.resources.base import Resource, is_current, one
 from api.resources.nodes import node_named, store
+from api.roles import Role
 from tagmill.errors import NotFound
 from tagmill.fleet.ingest import Upload
 from tagmill.fleet.models import Document
@@ -32,6 +33,7 @@ class StoredOut(serializers.Serializer[Any]):
 class OneDocument(Resource):
     """The XML that one probe printed, as it was uploaded but for its XML declaration."""
 
+    roles = {"PUT": Role.UPLOADER}
     parameters = frozenset({"probe"})
     parser_classes = [XMLParser, TextXMLParser]
     renderer_classes = [XMLRenderer, JSONRenderer]
@@ -86,6 +88,7 @@ class ImportNodes(Resource):
     last line is `{"summary": {...}}`. Good lines are stored, bad ones are refused each for itself.
     """
 
+    roles = {"POST": Role.UPLOADER}
     parser_classes = [NDJSONParser]
     renderer_classes = [NDJSONRenderer, JSONRenderer]
     serializer_class = StoredOut

@@ -10,9 +10,9 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from api.permissions import Role
 from api.resources.base import Resource
 from api.resources.tags import DefinitionIn, OneTag, WarningOut
+from api.roles import Role
 from expressions.lint import Warning
 from tagmill.errors import Invalid
 from tagmill.tags import explaining, linting

@@ -13,6 +13,7 @@ from rest_framework.reverse import reverse
 
 from api.resources.base import Resource, Strict, one
 from api.resources.clusters import cluster_named
+from api.roles import Role
 from tagmill.errors import Invalid
 from tagmill.fleet import ingest
 from tagmill.fleet.ingest import Upload
@@ -90,6 +91,7 @@ def store(upload: Upload, *, create: bool) -> ingest.Verdict:
 
 
 class Nodes(Resource):
+    roles = {"POST": Role.UPLOADER}
     has_pages = True
     parameters = frozenset({"tag", "not_tag", "cluster", "hostname"})
     serializer_class = NodeOut
@@ -155,6 +157,7 @@ class Nodes(Resource):
 
 
 class OneNode(Resource):
+    roles = {"PATCH": Role.UPLOADER}
     serializer_class = NodeDetail
     queryset = Node.objects.all()
 

@@ -50,7 +50,7 @@ class Import:
         # Twisted would ask for the body at once.
         request.requestHeaders.removeHeader(b"expect")
         self._pause()
-        checks.call(users.operator, request.getHeader("authorization") or "").addCallbacks(
+        checks.call(users.uploader, request.getHeader("authorization") or "").addCallbacks(
             self._admitted, self._failed
         )
 

@@ -10,6 +10,7 @@ from django.contrib.auth import get_user
 from django.http import HttpRequest
 
 from api import authentication, permissions
+from api.roles import Role
 from api.server import problems
 
 SCHEME = "Token"
@@ -18,14 +19,22 @@ SCHEME = "Token"
 def operator(header: str, session: str = "") -> None:
     """Raises Unauthorized or Forbidden unless the Authorization header, or without one the session,
     is an operator's."""
-    if not permissions.is_operator(_user(header, session)):
-        raise problems.Forbidden("this takes the role operator")
+    _take(Role.OPERATOR, header, session)
+
+
+def uploader(header: str, session: str = "") -> None:
+    """The same for those who upload inventory."""
+    _take(Role.UPLOADER, header, session)
 
 
 def viewer(header: str, session: str = "") -> None:
     """The same for viewers. A browser's session counts: an EventSource sends no header."""
-    if not permissions.is_viewer(_user(header, session)):
-        raise problems.Forbidden("this takes the role viewer")
+    _take(Role.VIEWER, header, session)
+
+
+def _take(needed: Role, header: str, session: str) -> None:
+    if not permissions.may(_user(header, session), needed):
+        raise problems.Forbidden(f"this takes the role {needed.label}")
 
 
 def _user(header: str, session: str) -> Any:

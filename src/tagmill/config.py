@@ -54,6 +54,16 @@ class Config(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """What is logged, as one JSON object a line on standard error."""
 
+    token_days: Annotated[float, Field(ge=0, le=36_500)] = 90.0
+    """How long a token of a user lasts that is issued without a time of its own. 0: for ever."""
+
+    login_hours: Annotated[float, Field(ge=0, le=87_600)] = 12.0
+    """How long a token lasts that somebody got for a name and a password. 0: for ever."""
+
+    tokens_per_user: Annotated[int, Field(ge=1, le=10_000)] = 50
+    """Most tokens issued for one user, and most that the user got by logging in: beyond it, the
+    first are refused, and the oldest of the second end."""
+
     metrics_token: str = ""
     """What `/metrics` asks for as `Authorization: Bearer`. Empty: it answers only to clients on the
     same machine that come without a proxy."""
@@ -131,6 +141,9 @@ class Config(BaseSettings):
 
     rebuild_days: Annotated[int, Field(ge=1)] = 30
     """How long rebuilds that are over stay listed."""
+
+    audit_days: Annotated[int, Field(ge=1)] = 365
+    """How long the audit keeps who changed tags, clusters, tokens, users and their roles."""
 
     @field_validator("listen")
     @classmethod

@@ -28,10 +28,10 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "rest_framework",
-    "knox",
     "drf_spectacular",
     "drf_spectacular_sidecar",
     "procrastinate.contrib.django",
+    "tagmill.audit",
     "tagmill.fleet",
     "tagmill.tags",
     "tagmill.rebuilds",
@@ -48,6 +48,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "api.acting.ActingMiddleware",
 ]
 
 ROOT_URLCONF = "api.urls"
@@ -105,8 +106,6 @@ REST_FRAMEWORK = {
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
 
-REST_KNOX = {"AUTH_HEADER_PREFIX": "Token", "TOKEN_TTL": None}
-
 SPECTACULAR_SETTINGS = {
     "TITLE": "Tagmill",
     "DESCRIPTION": "Tags for machine fleets: XPath expressions over hardware inventory.",
@@ -120,6 +119,10 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {
         "RebuildState": "tagmill.rebuilds.models.Rebuild.State",
         "TagState": ["ready", "building", "failed"],
+        "RebuildReason": "tagmill.rebuilds.models.Rebuild.Reason",
+        "WaitReason": "tagmill.rebuilds.waiting.REASONS",
+        "TagKind": ["automatic", "manual"],
+        "AuditKind": "tagmill.audit.models.Event.Kind",
     },
 }
 

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group, User
-from knox.models import AuthToken
 
+from api import tokens
+from api.roles import GROUPS
 from api.server.lease import MOST_BYTES, MOST_HOLDS
-from loadtest.polls import parked_polls, wait_until
-from loadtest.stack import Stack
+from loadtest.benches.polls import parked_polls, wait_until
+from loadtest.rig.stack import Stack
 from tagmill.fleet import clusters
 from tagmill.fleet.models import Node
 from tagmill.rebuilds import workers
@@ -42,7 +43,7 @@ def call(
 def token_of(role: str) -> str:
     user = User.objects.create_user(f"a-{role}")
     user.groups.add(Group.objects.get_or_create(name=role)[0])
-    return f"Token {AuthToken.objects.create(user)[1]}"
+    return f"Token {tokens.issue(user, GROUPS[role], days=1)[1]}"
 
 
 def worker(stack: Stack) -> tuple[str, str]:

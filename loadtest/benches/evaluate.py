@@ -1,0 +1,305 @@
+"""`bench evaluate`: what one expression on one document costs, by each way to answer it.
+
+Every arm runs on one core, over the same documents, and answers the same expressions: the real ones
+that both evaluators compile. A figure is the mean over the expressions, of the median over the
+repetitions. The kernel's answers are compared with lxml's, document by document.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from argparse import ArgumentParser
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from expressions import definition, evaluation
+from expressions import documents as composed
+from expressions.errors import DefinitionError
+from fixtures.generate import ProfileName, generate
+from loadtest.bench import Bench, BenchError, Session, check_sizes, machine
+from loadtest.references.documents import NodeDocuments
+from loadtest.references.libxml_postgres import libxml_postgres
+from loadtest.references.xpath_exists import XpathExists
+
+REAL = Path(__file__).resolve().parents[2] / "tests" / "data" / "real-xpaths.txt"
+# As many nodes as a partition has by default.
+IMAGE_NODES = 1024
+# lxml's trees take ten times the bytes of the XML: few are held at a time.
+TREES = 500
+MANY = 500
+# Few elements satisfy it, and its postings say which.
+SELECTIVE = "//node[@id='display:1']"
+
+
+@dataclass(frozen=True)
+class Plan:
+    nodes: int
+    profile: ProfileName
+    seed: int
+    repetitions: int
+
+
+@dataclass
+class Arm:
+    """`seconds` by expression, over all documents."""
+
+    name: str
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def us_per_document(self, nodes: int) -> float:
+        return 1e6 * statistics.fmean(self.seconds.values()) / nodes
+
+    def as_json(self, nodes: int) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "us_per_document": round(self.us_per_document(nodes), 4),
+            "expressions": len(self.seconds),
+        }
+
+
+class EvaluateBench:
+    def __init__(self, plan: Plan, console: Console) -> None:
+        import tagmill_kernel
+
+        self.plan = plan
+        self.kernel = tagmill_kernel
+        self._console = console
+        self.texts = list(_compilable(tagmill_kernel))
+        self.arms: dict[str, Arm] = {}
+        self.mismatches = 0
+
+    def run(self) -> dict[str, Any]:
+        say = self._console.print
+        say(f"{self.plan.nodes:,} nodes ({self.plan.profile}), {len(self.texts)} expressions")
+        self.bytes = sum(len(xml) for probes in self._nodes() for xml in probes.values())
+        say("lxml: parse, evaluate", style="dim")
+        reference = self._lxml()
+        say("kernel: cold, warm", style="dim")
+        images = self._kernel_cold()
+        self._kernel_warm(images, reference)
+        selective, many, parsed = self._selective(images), self._many(images), self._image_bytes
+        del images
+        self._database(reference)
+        return self._result(selective, many, parsed)
+
+    def _nodes(self) -> Iterator[dict[str, str]]:
+        plan = self.plan
+        return (node.probes for node in generate(plan.nodes, plan.seed, plan.profile))
+
+    # -- lxml ------------------------------------------------------------------------------------
+
+    def _lxml(self) -> dict[str, list[bool]]:
+        """Also the reference: by expression, an answer for each document."""
+        compiled = {text: evaluation.compile(text, {}) for text in self.texts}
+        answers: dict[str, list[bool]] = {text: [] for text in self.texts}
+        cached = self._arm("lxml on cached trees")
+        cached.seconds = dict.fromkeys(self.texts, 0.0)
+        parsing = 0.0
+        for chunk in _chunks(self._nodes(), TREES):
+            parsing += self._median(partial(_trees, chunk))
+            trees = _trees(chunk)
+            for text, expression in compiled.items():
+                matches = expression.matches
+                found: list[bool] = []
+
+                def answer(
+                    matches: Any = matches, trees: Any = trees, found: list[bool] = found
+                ) -> None:
+                    found[:] = [matches(tree) for tree in trees]
+
+                cached.seconds[text] += self._median(answer)
+                answers[text] += found
+        whole = self._arm("lxml parse and evaluate")
+        whole.seconds = {text: parsing + spent for text, spent in cached.seconds.items()}
+        return answers
+
+    # -- the kernel ------------------------------------------------------------------------------
+
+    def _kernel_cold(self) -> list[Any]:
+        """From the documents' text to the first answer, on images that nothing has been asked."""
+        cold = self._arm("kernel cold")
+        building, asking, images = 0.0, dict.fromkeys(self.texts, 0.0), []
+        expressions = [self.kernel.Expression(text, {}) for text in self.texts]
+        for chunk in _chunks(self._nodes(), IMAGE_NODES):
+            building += self._median(partial(self._image, chunk))
+            images.append(self._image(chunk))
+        for image in images:
+            # An expression's first question on an image may build what the later ones use.
+            for text, expression in zip(self.texts, expressions, strict=True):
+                started = time.perf_counter()
+                image.evaluate([expression])
+                asking[text] += time.perf_counter() - started
+        cold.seconds = {text: building + spent for text, spent in asking.items()}
+        self._image_bytes = sum(image.nbytes for image in images)
+        return images
+
+    def _image(self, nodes: Sequence[dict[str, str]]) -> Any:
+        image = self.kernel.PartitionImage()
+        for slot, probes in enumerate(nodes):
+            image.put(slot, composition(probes))
+        return image
+
+    def _kernel_warm(self, images: list[Any], reference: dict[str, list[bool]]) -> None:
+        warm = self._arm("kernel warm")
+        for text in self.texts:
+            expression = self.kernel.Expression(text, {})
+            found: list[bytes] = []
+
+            def answer(expression: Any = expression, found: list[bytes] = found) -> None:
+                found[:] = [image.evaluate([expression])[0] for image in images]
+
+            warm.seconds[text] = self._median(answer)
+            self.mismatches += _differences(found, reference[text])
+
+    def _selective(self, images: list[Any]) -> float:
+        """Seconds for an attribute equality that few elements satisfy."""
+        expression = self.kernel.Expression(SELECTIVE, {})
+        return self._median(lambda: [image.evaluate([expression]) for image in images])
+
+    def _many(self, images: list[Any]) -> float:
+        """Seconds for MANY different expressions in one pass over each image."""
+        variants = (
+            f"{text} and not(//node[@id='variant-{number}'])"
+            for number in range(MANY)
+            for text in self.texts
+        )
+        expressions = [self.kernel.Expression(text, {}) for text in islice(variants, MANY)]
+        started = time.perf_counter()
+        for image in images:
+            image.evaluate(expressions)
+        return time.perf_counter() - started
+
+    # -- the database ----------------------------------------------------------------------------
+
+    def _database(self, reference: dict[str, list[bool]]) -> None:
+        with libxml_postgres() as url:
+            if url is None:
+                self._console.print("no PostgreSQL with libxml (BENCH_DATABASE_URL)")
+                return
+            self._console.print("xpath_exists, serial", style="dim")
+            database = XpathExists(url)
+            try:
+                database.load(NodeDocuments(n, probes) for n, probes in enumerate(self._nodes()))
+                arm = self._arm("xpath_exists serial")
+                for text in self.texts:
+                    answer = database.count(text)
+                    arm.seconds[text] = answer.seconds
+                    is_nodes = definition.check(text).type == "node-set"
+                    # A relative path begins at the document there, and at its root element here.
+                    if is_nodes and text.startswith("/"):
+                        self.mismatches += abs(answer.matched - sum(reference[text]))
+            finally:
+                database.close()
+
+    # -- the result ------------------------------------------------------------------------------
+
+    def _arm(self, name: str) -> Arm:
+        return self.arms.setdefault(name, Arm(name))
+
+    def _median(self, work: Callable[[], Any]) -> float:
+        times = []
+        for _ in range(self.plan.repetitions):
+            gc.collect()
+            started = time.perf_counter()
+            work()
+            times.append(time.perf_counter() - started)
+        return statistics.median(times)
+
+    def _result(self, selective: float, many: float, image_bytes: int) -> dict[str, Any]:
+        nodes = self.plan.nodes
+        cost = {name: arm.us_per_document(nodes) for name, arm in self.arms.items()}
+        ratios = {
+            "cold_vs_lxml": cost["kernel cold"] / cost["lxml parse and evaluate"],
+            "warm_vs_lxml_cached": cost["kernel warm"] / cost["lxml on cached trees"],
+        }
+        if "xpath_exists serial" in cost:
+            ratios["cold_vs_xpath_exists"] = cost["kernel cold"] / cost["xpath_exists serial"]
+            ratios["warm_vs_xpath_exists"] = cost["kernel warm"] / cost["xpath_exists serial"]
+        return {
+            "nodes": nodes,
+            "profile": self.plan.profile,
+            "document_bytes_mean": round(self.bytes / nodes, 1),
+            "arms": [arm.as_json(nodes) for arm in self.arms.values()],
+            "selective_us_per_document": round(1e6 * selective / nodes, 4),
+            "expressions_500_seconds": round(many, 3),
+            "image_bytes_per_node": round(image_bytes / nodes, 1),
+            "image_bytes_vs_xml": round(image_bytes / self.bytes, 4),
+            "ratios": {name: round(value, 6) for name, value in ratios.items()},
+            "mismatches": self.mismatches,
+        }
+
+
+def _trees(nodes: Sequence[dict[str, str]]) -> list[Any]:
+    return [composed.compose(probes) for probes in nodes]
+
+
+def composition(probes: dict[str, str]) -> dict[str, bytes | str]:
+    """The kernel takes probes in the order in which lxml's composition appends them."""
+    rest: dict[str, bytes | str] = {name: probes[name] for name in sorted(probes.keys() - {"lshw"})}
+    return {"lshw": probes.get("lshw", "<list/>"), **rest}
+
+
+def _compilable(kernel: Any) -> Iterator[str]:
+    for line in REAL.read_text().splitlines():
+        try:
+            definition.check(line, {})
+            kernel.Expression(line, {})
+        except (DefinitionError, kernel.KernelRefused):
+            continue
+        yield line
+
+
+def _chunks(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    iterator = iter(items)
+    while chunk := list(islice(iterator, size)):
+        yield chunk
+
+
+def _differences(bitmaps: list[bytes], reference: list[bool]) -> int:
+    wrong = 0
+    for number, expected in enumerate(_chunks(reference, IMAGE_NODES)):
+        bits = int.from_bytes(bitmaps[number], "little")
+        wrong += sum(bool(bits >> slot & 1) != answer for slot, answer in enumerate(expected))
+    return wrong
+
+
+class EvaluateCommand(Bench):
+    name = "evaluate"
+    help = "one expression on one document: the kernel, lxml, xpath_exists"
+    needs_database = False
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--nodes", type=int, default=2_000)
+        parser.add_argument("--profile", choices=("lean", "server"), default="lean")
+        parser.add_argument("--seed", type=int, default=1)
+        parser.add_argument("--repetitions", type=int, default=3, help="medians are over these")
+
+    def run(self, options: dict[str, Any], session: Session) -> dict[str, Any]:
+        check_sizes(options, "nodes", "repetitions")
+        plan = Plan(**{name: options[name] for name in ("nodes", "profile", "seed", "repetitions")})
+        try:
+            bench = EvaluateBench(plan, session.console)
+        except ImportError as error:
+            raise BenchError(f"the kernel is not built ({error}): make install") from None
+        return {"bench": self.name, "machine": machine()} | bench.run()
+
+    def show(self, console: Console, result: dict[str, Any]) -> None:
+        size = result["document_bytes_mean"] / 1000
+        table = Table(title=f"{result['nodes']:,} documents of {size:.1f} kB, one core")
+        table.add_column("arm")
+        table.add_column("us a document and expression", justify="right")
+        for arm in result["arms"]:
+            table.add_row(arm["name"], f"{arm['us_per_document']:,.2f}")
+        console.print(table)
+        for name, ratio in result["ratios"].items():
+            console.print(f"{name}: {ratio:.4f}")
+        console.print(f"mismatches with lxml: {result['mismatches']}")

@@ -1,0 +1,252 @@
+"""`bench sweep`: batch size x prefetch x workers, cold and warm, and the sweet spot among them.
+
+CPU seconds, bytes and round trips are the primary figures; wall time is noisy on shared machines,
+so that runs alternate (every point once, then every point again in the other order) and medians
+are shown with their spread. Every run's tags are compared with lxml's.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from fixtures import loader
+from fixtures.generate import ProfileName
+from loadtest import bench
+from loadtest.bench import Bench, BenchError, Session, check_sizes, numbers
+from loadtest.references import documents
+from loadtest.references.answers import ask_lxml, mismatches
+from loadtest.rig.definitions import definitions
+from loadtest.rig.rig import Rig, Running, Usage
+from tagmill.fleet.models import Partition
+
+STATES = ("cold", "warm")
+MIB = 1 << 20
+# Two points whose CPU differs by less are equal; then trips decide, then memory.
+SAME = 0.02
+# A server sends no larger batch than its own maxima: they must not bound the sweep.
+SERVER_BATCH_NODES, SERVER_BATCH_BYTES = 65_536, 64 * MIB
+# More than a machine would do in a night.
+MOST_RUNS = 2_000
+
+
+@dataclass(frozen=True)
+class Point:
+    """One combination. Bytes are of XML for a batch, compressed for the prefetch."""
+
+    batch_nodes: int
+    batch_bytes: int
+    prefetch: int
+    workers: int
+
+    def options(self, evaluator: str | None) -> list[str]:
+        chosen = ["--evaluator", evaluator] if evaluator else []
+        return [
+            *("--batch-nodes", str(self.batch_nodes)),
+            *("--batch-bytes", str(self.batch_bytes)),
+            *("--prefetch", str(self.prefetch)),
+            *chosen,
+        ]
+
+
+@dataclass(frozen=True)
+class Plan:
+    points: tuple[Point, ...]
+    nodes: int
+    tags: int
+    repetitions: int
+    profile: ProfileName = "lean"
+    partition_slots: int | None = None
+    evaluator: str | None = None
+    seed: int = 1
+
+
+@dataclass
+class Measured:
+    """All runs of one point in one state."""
+
+    point: Point
+    state: str
+    runs: list[Usage] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        seconds = [run.seconds for run in self.runs]
+        processes = sorted({name for run in self.runs for name in run.cpu_seconds})
+        return {
+            **asdict(self.point),
+            "state": self.state,
+            "seconds": round(statistics.median(seconds), 4),
+            "seconds_spread": [min(seconds), max(seconds)],
+            "cpu_seconds": {
+                name: round(statistics.median(run.cpu_seconds[name] for run in self.runs), 4)
+                for name in processes
+            },
+            "cpu_seconds_total": round(statistics.median(run.cpu_total for run in self.runs), 4),
+            "cpu_spread": [
+                round(min(run.cpu_total for run in self.runs), 4),
+                round(max(run.cpu_total for run in self.runs), 4),
+            ],
+            "round_trips": round(statistics.median(run.trips_total for run in self.runs)),
+            "sent_bytes": round(statistics.median(run.batch_bytes for run in self.runs)),
+            "memory_bytes": {
+                name: max(run.memory_bytes.get(name, 0) for run in self.runs)
+                for name in ("server", "worker")
+            },
+            "runs": len(self.runs),
+        }
+
+
+class Sweep:
+    """One run on the scratch database."""
+
+    def __init__(self, plan: Plan, session: Session) -> None:
+        self.plan = plan
+        self._session = session
+        self._definitions = definitions(plan.tags)
+        self._found = {
+            (point, state): Measured(point, state) for point in plan.points for state in STATES
+        }
+        self._mismatches = 0
+
+    def run(self) -> dict[str, Any]:
+        plan, say = self.plan, self._session.console.print
+        settings: dict[str, object] = {
+            "batch_nodes": SERVER_BATCH_NODES,
+            "batch_bytes": SERVER_BATCH_BYTES,
+        }
+        if plan.partition_slots:
+            settings["partition_slots"] = plan.partition_slots
+        with bench.settings(**settings), Rig(self._session.url, self._session.log) as rig:
+            say(f"generating {plan.nodes:,} nodes ({plan.profile}); asking lxml", style="dim")
+            loader.load(plan.nodes, seed=plan.seed, profile=plan.profile)
+            self._reference = ask_lxml(self._definitions)
+            rig.create_tags(self._definitions)
+            with rig.stack(plan.points[0].workers, plan.points[0].options(plan.evaluator)) as first:
+                first.settle()
+            self._all(rig)
+        return self._result()
+
+    def _all(self, rig: Rig) -> None:
+        plan = self.plan
+        with bench.progress(self._session.console) as progress:
+            task = progress.add_task("", total=len(plan.points) * plan.repetitions)
+            for repetition in range(plan.repetitions):
+                for point in plan.points[:: -1 if repetition % 2 else 1]:
+                    progress.update(task, description=_label(point))
+                    with rig.stack(point.workers, point.options(plan.evaluator)) as running:
+                        self._point(point, running)
+                    self._mismatches += mismatches(self._reference)
+                    progress.advance(task)
+
+    def _point(self, point: Point, running: Running) -> None:
+        names = list(self._definitions)
+        self._found[point, "cold"].runs.append(running.measure(names))
+        self._found[point, "warm"].runs.append(running.measure_warm(names))
+
+    def _result(self) -> dict[str, Any]:
+        rows = [item.as_json() for item in self._found.values()]
+        return {
+            "bench": "sweep",
+            "machine": bench.machine(),
+            "nodes": self.plan.nodes,
+            "tags": self.plan.tags,
+            "profile": self.plan.profile,
+            "partitions": Partition.objects.count(),
+            "partition_slots": Partition.objects.values_list("capacity", flat=True)[0],
+            "document_bytes_mean": round(documents.mean_bytes(), 1),
+            "evaluator": self.plan.evaluator or "default",
+            "repetitions": self.plan.repetitions,
+            "points": rows,
+            "sweet_spot": {
+                state: sweet_spot([row for row in rows if row["state"] == state])
+                for state in STATES
+            },
+            "mismatches": self._mismatches,
+        }
+
+
+def sweet_spot(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The row with the least CPU; among those that are as good, the fewest trips, then memory."""
+    least = min(row["cpu_seconds_total"] for row in rows)
+    good = [row for row in rows if row["cpu_seconds_total"] <= least * (1 + SAME)]
+    return min(good, key=lambda row: (row["round_trips"], row["memory_bytes"]["worker"]))
+
+
+def _label(point: Point) -> str:
+    return (
+        f"{point.batch_nodes} nodes, {point.batch_bytes // 1024} KiB, "
+        f"prefetch {point.prefetch // 1024} KiB, {point.workers} workers"
+    )
+
+
+class SweepBench(Bench):
+    name = "sweep"
+    help = "batch size x prefetch x workers, cold and warm: the sweet spot"
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--nodes", type=int, default=10_000)
+        parser.add_argument("--tags", type=int, default=8)
+        parser.add_argument("--batch-nodes", type=numbers, default=[64, 256, 1024], metavar="N,N")
+        parser.add_argument(
+            "--batch-bytes", type=numbers, default=[MIB, 4 * MIB, 16 * MIB], metavar="N,N"
+        )
+        parser.add_argument("--prefetch", type=numbers, default=[MIB, 16 * MIB], metavar="N,N")
+        parser.add_argument("--workers", type=numbers, default=[1, 2], metavar="N,N")
+        parser.add_argument("--profile", choices=("lean", "server"), default="lean")
+        parser.add_argument("--partition-slots", type=int, help="instead of the setting's")
+        parser.add_argument("--evaluator", help="the workers' --evaluator")
+        parser.add_argument("--seed", type=int, default=1)
+        parser.add_argument("--repetitions", type=int, default=3, help="medians are over these")
+
+    def run(self, options: dict[str, Any], session: Session) -> dict[str, Any]:
+        axes = (options[name] for name in ("batch_nodes", "batch_bytes", "prefetch", "workers"))
+        points = tuple(Point(*values) for values in itertools.product(*axes))
+        check_sizes(options, "nodes", "tags", "workers", "repetitions")
+        if len(points) * options["repetitions"] > MOST_RUNS:
+            raise BenchError(f"more than {MOST_RUNS} runs: choose fewer points")
+        names = ("nodes", "tags", "repetitions", "profile", "partition_slots", "evaluator", "seed")
+        plan = Plan(points, **{name: options[name] for name in names})
+        return Sweep(plan, session).run()
+
+    def show(self, console: Console, result: dict[str, Any]) -> None:
+        for state in STATES:
+            rows = [row for row in result["points"] if row["state"] == state]
+            best = result["sweet_spot"][state]
+            table = Table(title=f"{result['nodes']:,} nodes, {result['tags']} tags, {state}")
+            for column in (
+                "nodes/MiB/ahead/workers",
+                "CPU s",
+                "API",
+                "db",
+                "work",
+                "trips",
+                "MB",
+                "peak",
+                "seconds",
+            ):
+                table.add_column(column, justify="right")
+            for row in rows:
+                used, (low, high) = row["cpu_seconds"], row["seconds_spread"]
+                table.add_row(
+                    f"{row['batch_nodes']}/{row['batch_bytes'] / MIB:g}/"
+                    f"{row['prefetch'] / MIB:g}/{row['workers']}",
+                    f"{row['cpu_seconds_total']:.2f}",
+                    f"{used.get('server', 0):.2f}",
+                    f"{used.get('database', 0):.2f}",
+                    f"{used.get('worker', 0):.2f}",
+                    f"{row['round_trips']:,}",
+                    f"{row['sent_bytes'] / 1e6:.2f}",
+                    f"{row['memory_bytes']['worker'] / 1e6:.0f}",
+                    f"{row['seconds']:.2f} ({low:.2f}..{high:.2f})",
+                    style="bold" if row is best else "",
+                )
+            console.print(table)
+        console.print("MB: sent in batches; peak: a worker's memory, MB; bold: the sweet spot")
+        console.print(f"mismatches with lxml: {result['mismatches']}")

@@ -1,0 +1,346 @@
+"""The capacity formula: from unit costs to the time of a rebuild, and to a plan.
+
+All partitions wait at the start. Three stages work at the same time, each as fast as the CPU that
+it has; the slowest decides:
+
+    worker stage    the request + the first lease + rounds x (worker seconds of one partition, or
+                    the time to lease and fetch it where that is longer) + the last completion,
+                    and the queue of the first leases, or of the last completions;
+                    rounds = ceil(partitions / workers). A worker completes together what it
+                    evaluates in a moment: with one short lease each, nothing overlaps
+    API stage       API seconds of the rebuild / API servers (a Python process fills one core), the
+                    evaluation of what was leased last, and the database's part of the request, of
+                    the first lease and of the last completion: the API has nothing to do meanwhile
+    database stage  database seconds of the rebuild / database cores, and the same
+    machine stage   all of these / cores, where one machine runs everything
+    seconds         fixed + the slowest stage
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from loadtest.planner import sharing
+from loadtest.planner.costs import (
+    PROCESSES,
+    Costs,
+    completion_units,
+    fetch_units,
+    lease_units,
+    units,
+)
+from loadtest.planner.sharing import AHEAD_SECONDS, Shared
+
+# Costs are not known better than this, so nothing is added for a smaller excess. (The origin's
+# author did the same: 25 clusters at 8 to 1 made "~3" API servers.)
+TOLERANCE = 0.05
+MOST_NODES = 10**9
+# Where only what is sent costs anything, a warm rebuild takes no time, and is divided by.
+LEAST_SECONDS = 1e-9
+# Fewer rounds than this many below the most never pay: each costs more workers.
+MOST_TRIED = 200
+# How many more servers than their work needs are tried, against the queue.
+FACTORS = (1, 1.25, 1.5, 2, 3, 4, 6, 8)
+
+
+@dataclass(frozen=True)
+class Demand:
+    """`target` in seconds. `is_cold`: the workers hold nothing of the fleet yet."""
+
+    nodes: int
+    tags: int
+    target: float
+    is_cold: bool = False
+
+    def partitions(self, costs: Costs) -> int:
+        return -(-self.nodes // costs.partition_slots)
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """`machine_cores`: one machine that runs all of it; None where everything has its own."""
+
+    workers: int
+    api_servers: int
+    database_cores: int
+    machine_cores: int | None = None
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """`stages` in seconds; `bottleneck` is the slowest."""
+
+    seconds: float
+    stages: dict[str, float]
+    bottleneck: str
+
+
+@dataclass(frozen=True)
+class Queue:
+    """What the last worker waits for, in the queue of the process at which most wait; and what its
+    first lease and its last completion take without any, by process."""
+
+    waiting: float
+    process: str
+    alone: dict[str, float]
+
+    @property
+    def seconds(self) -> float:
+        return self.waiting + sum(self.alone.values())
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Sizes in bytes. `is_feasible`: the target is met, if one partition can be done in it."""
+
+    demand: Demand
+    partitions: int
+    deployment: Deployment
+    prediction: Prediction
+    is_feasible: bool
+    cpu_seconds: dict[str, float]
+    utilisation: dict[str, float]
+    workers_per_api_server: float
+    database_bytes: float
+    network_bytes: float
+    network_bytes_per_second: float
+    worker_memory_bytes: float
+    formula: list[str]
+
+
+def shared(costs: Costs, demand: Demand, workers: int) -> Shared:
+    """The leases of one rebuild."""
+    partitions = demand.partitions(costs)
+    if not costs.overlap:
+        return sharing.one_by_one(partitions)
+    return sharing.shared(partitions, workers, is_cold=demand.is_cold)
+
+
+def counts(costs: Costs, demand: Demand, workers: int) -> dict[str, float]:
+    made, partitions = shared(costs, demand, workers), demand.partitions(costs)
+    return units(
+        demand.nodes, demand.tags, partitions, made.leases, made.waiting, is_cold=demand.is_cold
+    )
+
+
+def cpu_seconds(costs: Costs, demand: Demand, workers: int) -> dict[str, float]:
+    """What one rebuild costs each process."""
+    amounts = counts(costs, demand, workers)
+    return {process: costs.of(process, amounts) for process in PROCESSES}
+
+
+def round_seconds(costs: Costs, demand: Demand, workers: int) -> float:
+    """From one partition of a worker to its next one, nobody else being served."""
+    partitions = demand.partitions(costs)
+    used = cpu_seconds(costs, demand, workers)
+    # Without read-ahead a worker waits for the API and the database, too.
+    if not costs.overlap:
+        return sum(used.values()) / partitions
+    size = partitions / shared(costs, demand, workers).leases
+    evaluating = used["worker"] / partitions * size
+    leasing, fetching = lease_seconds(costs, demand, workers), fetch_seconds(costs, demand)
+    # It goes no faster than partitions come, and what the read-ahead does not cover it waits for.
+    waiting = max(0.0, leasing + fetching - AHEAD_SECONDS)
+    return max(leasing + fetching * size, evaluating + waiting) / size
+
+
+def lease_seconds(costs: Costs, demand: Demand, workers: int) -> float:
+    """A lease of the mean size, without a queue."""
+    made = shared(costs, demand, workers)
+    amounts = lease_units(demand.partitions(costs) / made.leases, made.waiting / made.leases)
+    return sum(costs.of(process, amounts) for process in ("api", "database"))
+
+
+def fetch_seconds(costs: Costs, demand: Demand) -> float:
+    """The nodes of one partition, without a queue."""
+    nodes = demand.nodes / demand.partitions(costs)
+    amounts = fetch_units(nodes, is_cold=demand.is_cold)
+    return sum(costs.of(process, amounts) for process in ("api", "database"))
+
+
+def request_seconds(costs: Costs) -> float:
+    """The request for a rebuild, before which nobody works."""
+    return sum(costs.of(process, {"rebuild": 1}) for process in ("api", "database"))
+
+
+def batches(costs: Costs, demand: Demand) -> int:
+    """Of one partition, each fetched and then evaluated; 1 where these overlap."""
+    nodes = demand.nodes / demand.partitions(costs)
+    return 1 if costs.overlap else math.ceil(nodes / costs.batch_nodes)
+
+
+def last_completed(costs: Costs, demand: Demand, workers: int) -> float:
+    """Partitions of a worker's last completion, during which it has nothing else to do: what it
+    evaluates while it waits for more results, at most the last lease."""
+    if not costs.overlap:
+        return 1
+    partitions = demand.partitions(costs)
+    each = cpu_seconds(costs, demand, workers)["worker"] / partitions
+    together = 1 + sharing.LINGER_SECONDS / each if each else math.inf
+    return min(together, shared(costs, demand, workers).last)
+
+
+def queue(costs: Costs, demand: Demand, deployment: Deployment) -> Queue:
+    """All workers lease at the start, and complete at the end, at once."""
+    partitions, made = demand.partitions(costs), shared(costs, demand, deployment.workers)
+    crowd = min(deployment.workers, made.leases)
+    size = demand.nodes / partitions / batches(costs, demand)
+    fetch = lease_units(made.first, partitions) | fetch_units(size, is_cold=demand.is_cold)
+    complete = completion_units(demand.tags, last_completed(costs, demand, deployment.workers))
+    waiting, alone = {}, {}
+    for process, servers in (
+        ("api", deployment.api_servers),
+        ("database", deployment.database_cores),
+    ):
+        first, last = costs.of(process, fetch), costs.of(process, complete)
+        # Without read-ahead a worker's round contains its own way already.
+        alone[process] = first + last if costs.overlap else 0.0
+        waiting[process] = max(0.0, crowd / servers - 1) * max(first, last)
+    # The one queue spreads the workers out, so that the other is the shorter by it.
+    longest = max(waiting, key=lambda process: waiting[process])
+    return Queue(waiting[longest], longest, alone)
+
+
+def predict(costs: Costs, demand: Demand, deployment: Deployment) -> Prediction:
+    """The time of one rebuild with these processes."""
+    workers, partitions = deployment.workers, demand.partitions(costs)
+    used = cpu_seconds(costs, demand, workers)
+    rounds = math.ceil(partitions / workers)
+    each = round_seconds(costs, demand, workers)
+    queued = queue(costs, demand, deployment)
+    evaluation = used["worker"] / partitions / batches(costs, demand)
+    last = last_completed(costs, demand, workers) * evaluation
+    idle = {
+        process: last + costs.of(other, {"rebuild": 1}) + queued.alone[other]
+        for process, other in (("api", "database"), ("database", "api"))
+    }
+    stages = {
+        "worker_cpu": request_seconds(costs) + rounds * each + queued.seconds,
+        "api_cpu": used["api"] / deployment.api_servers + idle["api"],
+        "database_cpu": used["database"] / deployment.database_cores + idle["database"],
+    }
+    if deployment.machine_cores:
+        stages["machine_cpu"] = sum(used.values()) / deployment.machine_cores
+    slowest = max(stages, key=lambda name: stages[name])
+    seconds = max(LEAST_SECONDS, costs.fixed_seconds + stages[slowest])
+    if costs.fixed_seconds > stages[slowest]:
+        slowest = "latency"
+    elif slowest == "worker_cpu" and costs.overlap and each > evaluation * 1.001:
+        slowest = "lease_latency"
+    elif slowest == "worker_cpu" and queued.seconds > rounds * each:
+        is_crowded = queued.waiting > sum(queued.alone.values())
+        slowest = f"{queued.process}_cpu" if is_crowded else "latency"
+    return Prediction(seconds, stages, slowest)
+
+
+def whole(amount: float) -> int:
+    """The number of servers for `amount` servers' work."""
+    return max(1, math.ceil(amount / (1 + TOLERANCE) - 1e-9))
+
+
+def deploy(costs: Costs, demand: Demand) -> Deployment:
+    """The fewest processes that meet the target with the utilisation that the costs allow.
+
+    Fewer rounds take more workers, and leave more time for the queue at the API: the cheapest
+    combination wins. Where none meets the target, one worker a partition, and the servers for it.
+    """
+    partitions = demand.partitions(costs)
+    budget = max(demand.target - costs.fixed_seconds, 1e-3)
+    room = budget * costs.utilisation["worker"]
+    # Rounds are whole, and forgive nothing: the epsilon is only for the float division.
+    each = max(round_seconds(costs, demand, 1), LEAST_SECONDS)
+    most = min(partitions, max(1, math.floor(room / each + 1e-9)))
+    used = cpu_seconds(costs, demand, math.ceil(partitions / most))
+    least = [
+        whole(used[process] / (budget * costs.utilisation[process]))
+        for process in ("api", "database")
+    ]
+    if not costs.queues:
+        return Deployment(math.ceil(partitions / most), *least)
+    found: Deployment | None = None
+    for rounds in range(most, max(0, most - MOST_TRIED), -1):
+        workers = math.ceil(partitions / rounds)
+        for factor in FACTORS:
+            tried = Deployment(workers, *(math.ceil(number * factor) for number in least))
+            if predict(costs, demand, tried).seconds <= demand.target * (1 + TOLERANCE):
+                if found is None or cores(tried) < cores(found):
+                    found = tried
+                break
+    return found or Deployment(partitions, *least)
+
+
+def cores(deployment: Deployment) -> int:
+    return deployment.workers + deployment.api_servers + deployment.database_cores
+
+
+def plan(costs: Costs, demand: Demand) -> Plan:
+    """The deployment, and everything that follows from it."""
+    partitions, deployment = demand.partitions(costs), deploy(costs, demand)
+    used = cpu_seconds(costs, demand, deployment.workers)
+    rounds = math.ceil(partitions / deployment.workers)
+    each = round_seconds(costs, demand, deployment.workers)
+    prediction = predict(costs, demand, deployment)
+    network = _network(costs, demand, deployment.workers)
+    return Plan(
+        demand=demand,
+        partitions=partitions,
+        deployment=deployment,
+        prediction=prediction,
+        is_feasible=prediction.seconds <= demand.target * (1 + TOLERANCE),
+        cpu_seconds=used,
+        utilisation={
+            "worker": used["worker"] / (deployment.workers * prediction.seconds),
+            "api": used["api"] / (deployment.api_servers * prediction.seconds),
+            "database": used["database"] / (deployment.database_cores * prediction.seconds),
+        },
+        workers_per_api_server=each * partitions / used["api"] if used["api"] else math.inf,
+        database_bytes=demand.nodes * costs.bytes.get("database_node", 0.0)
+        + partitions * demand.tags * costs.bytes.get("database_match", 0.0),
+        network_bytes=network,
+        network_bytes_per_second=network / prediction.seconds,
+        worker_memory_bytes=_memory(costs, rounds),
+        formula=_formula(costs, demand, deployment),
+    )
+
+
+def _network(costs: Costs, demand: Demand, workers: int) -> float:
+    amounts = counts(costs, demand, workers)
+    return sum(costs.bytes.get(f"wire_{unit}", 0.0) * amount for unit, amount in amounts.items())
+
+
+def _memory(costs: Costs, rounds: int) -> float:
+    """A worker's, with every partition that it evaluates in one rebuild held."""
+    held = rounds * costs.partition_slots * costs.bytes.get("worker_node", 0.0)
+    return costs.bytes.get("worker_base", 0.0) + held
+
+
+def _formula(costs: Costs, demand: Demand, deployment: Deployment) -> list[str]:
+    """The plan's arithmetic, a line a step."""
+    workers, partitions = deployment.workers, demand.partitions(costs)
+    used = cpu_seconds(costs, demand, workers)
+    each, share = round_seconds(costs, demand, workers), costs.utilisation
+    rounds = math.ceil(partitions / workers)
+    queued = queue(costs, demand, deployment)
+    request = request_seconds(costs)
+    budget = demand.target - costs.fixed_seconds
+    whole_stage = request + rounds * each + queued.seconds
+    lines = [
+        f"partitions = {demand.nodes:,} nodes / {costs.partition_slots} slots = {partitions:,}",
+        f"time for work = target {demand.target:g} s - fixed {costs.fixed_seconds:g} s"
+        f" = {budget:.3f} s",
+        f"workers = {partitions:,} partitions / {rounds} rounds = {deployment.workers:,}",
+        f"worker stage = request {request:.4f} s + {rounds} rounds x {each:.4f} s + "
+        f"{queued.seconds:.3f} s in the queue at API and database = {whole_stage:.3f} s",
+    ]
+    for process, name, number in (
+        ("api", "API servers", deployment.api_servers),
+        ("database", "database cores", deployment.database_cores),
+    ):
+        amount = used[process] / (budget * share[process]) if budget > 0 else math.inf
+        more = " (more than that shorten the queue)" if number > amount + 1 else ""
+        lines.append(
+            f"{name} >= {used[process]:.2f} CPU s / ({budget:.3f} s x {share[process]:g}) = "
+            f"{amount:.2f}: {number:,}{more}"
+        )
+    return lines

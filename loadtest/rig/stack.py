@@ -1,0 +1,158 @@
+"""A running Tagmill: one API server and some workers, as the processes a user would start."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from http import HTTPStatus
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+ROOT = Path(__file__).resolve().parents[2]
+MANAGE = ROOT / "manage.py"
+START_SECONDS = 60
+STOP_SECONDS = 30
+# linux/prctl.h
+PR_SET_PDEATHSIG = 1
+
+
+class StackError(Exception):
+    """A process did not start; the message says which, and ends with what it printed."""
+
+
+class Stack:
+    """Processes against the database of this process's DATABASE_URL.
+
+    `log` is the directory for their output: server.log, worker-1.log, ...
+    """
+
+    def __init__(self, listen: str, worker_token: str, log: Path) -> None:
+        self.url = f"http://{listen}"
+        self.listen = listen
+        self.log = log
+        self.token = worker_token
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        log.mkdir(parents=True, exist_ok=True)
+
+    def start_server(self, *options: str) -> None:
+        self._spawn("server", "serve", "--listen", self.listen, *options)
+        self._wait_until_ready()
+
+    def start_workers(self, count: int, *options: str) -> None:
+        for number in range(1, count + 1):
+            name = f"worker-{number}"
+            self._spawn(name, "worker", "--server", self.url, "--name", name, *options)
+
+    def stop_workers(self) -> None:
+        self._stop([name for name in self._processes if name.startswith("worker-")])
+
+    def stop(self) -> None:
+        self.stop_workers()
+        self._stop(list(self._processes))
+
+    def pids(self) -> dict[str, int]:
+        return {name: process.pid for name, process in self._processes.items()}
+
+    def parked_polls(self) -> int:
+        """How many workers wait at the server for work, by its metrics."""
+        with urlopen(f"{self.url}/metrics", timeout=5) as answer:  # noqa: S310 - our URL
+            for line in answer.read().decode().splitlines():
+                if line.startswith("tagmill_parked_polls "):
+                    return int(float(line.split()[1]))
+        return 0
+
+    def check(self) -> None:
+        """Raises StackError when a process has ended."""
+        for name, process in self._processes.items():
+            if process.poll() is not None:
+                raise StackError(self._last_words(name))
+
+    def _spawn(self, name: str, *arguments: str) -> None:
+        environment = {**os.environ, "TAGMILL_WORKER_TOKEN": self.token}
+        if arguments[0] == "worker":
+            environment.pop("DATABASE_URL", None)
+        with (self.log / f"{name}.log").open("wb") as output:
+            self._processes[name] = subprocess.Popen(  # noqa: S603 - our own commands
+                [sys.executable, str(MANAGE), *arguments],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                env=environment,
+                # Ctrl-C goes to the parent, which stops its children in order.
+                start_new_session=True,
+                preexec_fn=end_with_parent,  # noqa: PLW1509 - no threads here yet
+            )
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            self.check()
+            if self._is_ready():
+                return
+            time.sleep(0.05)
+        raise StackError(f"the API server was not ready within {START_SECONDS} s")
+
+    def _is_ready(self) -> bool:
+        try:
+            with urlopen(f"{self.url}/readyz", timeout=5) as answer:  # noqa: S310 - our URL
+                return bool(answer.status == HTTPStatus.OK)
+        except (URLError, OSError):
+            return False
+
+    def _last_words(self, name: str) -> str:
+        lines = (self.log / f"{name}.log").read_text(errors="replace").strip().splitlines()
+        return f"{name} ended: " + " / ".join(lines[-5:])
+
+    def _stop(self, names: list[str]) -> None:
+        for name in names:
+            with contextlib.suppress(ProcessLookupError):
+                self._processes[name].send_signal(signal.SIGTERM)
+        for name in names:
+            process = self._processes.pop(name)
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def end_with_parent(number: int = signal.SIGTERM) -> None:
+    """In the child: a parent that is killed takes it along. Linux; elsewhere it stays."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
+
+
+@contextlib.contextmanager
+def running(stack: Stack) -> Iterator[Stack]:
+    """Stops every process on the way out, whatever happened."""
+    try:
+        yield stack
+    finally:
+        stack.stop()
+
+
+def free_port() -> int:
+    """A port of loopback that nobody has at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def is_free(listen: str) -> bool:
+    host, _, port = listen.rpartition(":")
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host.strip("[]"), int(port)))
+        except OSError:
+            return False
+    return True
