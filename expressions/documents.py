@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from lxml import etree
 
@@ -23,8 +24,8 @@ MAIN_PROBE = "lshw"
 _LIBXML2_DEPTH = 255
 _LIBXML2_TEXT_BYTES = 10_000_000
 
-# What may stand before the root, other than a DOCTYPE. Possessive: a million comments are no million
-# places to come back to.
+# What may stand before the root, other than a DOCTYPE. Possessive: a million comments leave no
+# million places to come back to.
 _PROLOG = re.compile(r"(?>[ \t\r\n]++|<!--.*?-->|<\?.*?\?>)*+", re.DOTALL)
 # A DOCTYPE that declares nothing itself, as `lstopo` and `nvidia-smi` print it.
 _S = "[ \t\r\n]"
@@ -180,8 +181,9 @@ def _parser(huge: bool) -> etree.XMLParser:
 def _check_depth(root: etree._Element, limit: int) -> None:
     # In libxml2, level by level: a walk in Python takes ten times as long.
     deeper = "/" + "/".join("*" * (limit + 1))
-    if root.xpath(f"boolean({deeper})"):
-        raise _too_deep(limit, root.xpath(f"({deeper})[1]")[0].sourceline, None)
+    if etree.XPath(f"boolean({deeper})")(root):
+        first: Any = etree.XPath(f"({deeper})[1]")(root)
+        raise _too_deep(limit, first[0].sourceline, None)
 
 
 def _too_deep(limit: int, line: int | None, column: int | None) -> DocumentError:

@@ -87,8 +87,9 @@ class Config(BaseSettings):
     """The deepest nesting of elements accepted. libxml2 itself stops at 256."""
 
     document_nodes: Annotated[int, Field(ge=1000, le=1_000_000)] = 400_000
-    """Most elements, texts, comments and (two each) attributes of a document; 4 MiB of real `lshw -xml`
-    have some 380,000. A server takes up to 200 bytes for each while it checks the document."""
+    """Most elements, texts, comments and (two each) attributes of a document; 4 MiB of real `lshw
+    -xml` have some 380,000. A server takes up to 200 bytes for each while it checks the document.
+    """
 
     request_bytes: Annotated[int, Field(ge=1 * MIB)] = 16 * MIB
     """The largest request body accepted, except for `nodes/import`, which is streamed. At least 1

@@ -105,7 +105,9 @@ def _expression(rng: Random, depth: int) -> str:
         case 3:
             return f"{_expression(rng, 0)}[{inner}]"
         case 4:
-            name = rng.choice(["not", "count", "string", "contains", "starts-with", "concat", "sum"])
+            name = rng.choice(
+                ["not", "count", "string", "contains", "starts-with", "concat", "sum"]
+            )
             two = name in {"contains", "starts-with", "concat"}
             return f"{name}({inner}{', ' + _expression(rng, 1) if two else ''})"
         case 5:

@@ -11,9 +11,7 @@ def large() -> Vocabulary:
     rng = Random(1)
 
     def words(count: int) -> dict[str, int]:
-        return {
-            "".join(rng.choices("abcdefghij", k=rng.randrange(3, 90))): 1 for _ in range(count)
-        }
+        return {"".join(rng.choices("abcdefghij", k=rng.randrange(3, 90))): 1 for _ in range(count)}
 
     vocabulary = Vocabulary()
     vocabulary.documents = 1000

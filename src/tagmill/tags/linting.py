@@ -14,8 +14,8 @@ from tagmill.fleet import vocabularies
 from tagmill.tags.definitions import check
 from tagmill.tags.models import Expression
 
-# Characters of definitions and warnings that are kept while the vocabulary stays: those of all that a
-# fleet has. Some 30 MB; a single definition may have warnings of 2 MB.
+# Characters of definitions and warnings that are kept while the vocabulary stays: enough for all
+# that a fleet has. A single definition may have warnings of 2 MB.
 MAX_KEPT = 16 * 1024 * 1024
 
 
