@@ -33,6 +33,7 @@ from procrastinate.contrib.django.django_connector import DjangoConnector
 from tagmill import sql
 from tagmill.audit import trail
 from tagmill.config import load
+from tagmill.database import MAINTENANCE_SECONDS
 from tagmill.rebuilds import leases, rebuilds, workers
 from tagmill.rebuilds.models import Rebuild
 from tagmill.tags import previews, publishing
@@ -54,11 +55,7 @@ def _periodic(cron: str) -> Callable[[Callable[[], object]], Callable[[], object
     def register(work: Callable[[], object]) -> Callable[[], object]:
         @functools.wraps(work)
         def run(timestamp: int) -> None:
-            try:
-                work()
-            finally:
-                # The thread may never run again; its connection must not stay behind.
-                connection.close()
+            bounded(work)()
 
         name = work.__name__
         # No `lock`: the job of a server that was killed would hold it for ever, and two at a time
@@ -68,6 +65,21 @@ def _periodic(cron: str) -> Callable[[Callable[[], object]], Callable[[], object
         return work
 
     return register
+
+
+def bounded(work: Callable[[], object]) -> Callable[[], None]:
+    """`work` on a connection whose statements have the time that periodic tasks need."""
+
+    def run() -> None:
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(f"SET statement_timeout = '{MAINTENANCE_SECONDS}s'")
+            work()
+        finally:
+            # The thread may never run again; its connection must not stay behind.
+            connection.close()
+
+    return run
 
 
 @_periodic("* * * * * */5")
@@ -83,6 +95,7 @@ def sweep() -> None:
     forgive()
     with transaction.atomic():
         publishing.publish()
+        previews.finish_reached()
         rebuilds.finish_reached()
 
 

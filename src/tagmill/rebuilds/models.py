@@ -39,6 +39,9 @@ class Rebuild(models.Model):
     )
     requested_at = models.DateTimeField(db_default=Now(), editable=False)
     finished_at = models.DateTimeField(null=True)
+    published_without = models.JSONField(
+        default=list, db_default=[], help_text="clusters that a user published the tags without"
+    )
 
     class Meta:
         db_table = "rebuild"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID
 
 from django.contrib.auth.models import User
@@ -21,7 +22,7 @@ from tagmill import sql
 from tagmill.errors import ManualTag, NotCancellable, NotFound
 from tagmill.rebuilds import leases
 from tagmill.rebuilds.models import Rebuild
-from tagmill.tags import matches, publishing
+from tagmill.tags import failures, matches, publishing
 from tagmill.tags.models import Expression, Tag
 
 State = Rebuild.State
@@ -41,6 +42,13 @@ class Progress:
     eta_seconds: float | None
 
 
+class FirstTags(NamedTuple):
+    """`names` are the first of `total`, in the order in which the tags were made."""
+
+    total: int
+    names: list[str]
+
+
 def request(
     names: Sequence[str] | None, by: User | None, reason: str = Rebuild.Reason.FORCED
 ) -> Rebuild:
@@ -54,9 +62,7 @@ def request(
         tags = [tag.id for tag in chosen]
         expressions = _expressions(chosen)
         sql.run(__file__, "force_matches", {"expressions": expressions})
-        Expression.objects.filter(id__in=expressions, attempts__gt=0).update(
-            attempts=0, failed_at=None, failure=""
-        )
+        failures.forget(Expression.objects.filter(id__in=expressions))
         return begin(tags, Rebuild.Reason(reason), by)
 
 
@@ -72,15 +78,16 @@ def begin(tags: Sequence[int], reason: Rebuild.Reason, by: User | None) -> Rebui
         # Somebody who asks for it (again) is not told that it failed for somebody else.
         named = Expression.objects.filter(id__in=expressions)
         named.filter(named_at=None).update(named_at=Now())
-        named.filter(attempts__gt=0).update(attempts=0, failed_at=None, failure="")
+        failures.forget(named)
     rebuild = Rebuild.objects.create(reason=reason, requested_by=by, state=State.RUNNING)
-    rebuild.tags.set(tags)
+    rebuild.tags.add(*tags)
     sql.run(__file__, "capture_targets", {"rebuild": rebuild.id, "expressions": expressions})
     # A preview may have evaluated it everywhere already.
     publishing.publish(expressions)
-    finish_reached([rebuild.id])
+    if finish_reached([rebuild.id]):
+        rebuild.refresh_from_db()
     leases.defer_partitions(matches.stale_for(expressions))
-    return Rebuild.objects.get(id=rebuild.id)
+    return rebuild
 
 
 def supersede(tag: int) -> None:
@@ -90,6 +97,15 @@ def supersede(tag: int) -> None:
         tags=tag,
         reason__in=(Rebuild.Reason.CREATED, Rebuild.Reason.DEFINITION),
     ).update(state=State.SUPERSEDED, finished_at=Now())
+
+
+def record_without(tag: int, clusters: Sequence[str]) -> None:
+    """Note with the rebuild of the tag's definition which clusters it was published without."""
+    Rebuild.objects.filter(
+        state=State.RUNNING,
+        tags=tag,
+        reason__in=(Rebuild.Reason.CREATED, Rebuild.Reason.DEFINITION),
+    ).update(published_without=list(clusters))
 
 
 def cancel(uuid: UUID) -> None:
@@ -133,6 +149,12 @@ def finish_reached(rebuilds: Sequence[int] | None = None) -> list[int]:
     if reached:
         notify_progress()
     return [row[0] for row in reached]
+
+
+def first_tags(rebuilds: Sequence[int], most: int) -> dict[int, FirstTags]:
+    """Of each of these: how many tags it has, and the names of up to `most`."""
+    found = sql.rows(__file__, "first_tags", {"rebuilds": list(rebuilds), "most": most})
+    return {rebuild: FirstTags(total, names) for rebuild, total, names in found}
 
 
 def progress(rebuild: Rebuild) -> Progress:
