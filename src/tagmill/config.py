@@ -164,6 +164,9 @@ class Config(BaseSettings):
     rebuild_days: Annotated[int, Field(ge=1)] = 30
     """How long rebuilds that are over stay listed."""
 
+    change_days: Annotated[int, Field(ge=1)] = 90
+    """How long the trail keeps which nodes a tag gained and lost."""
+
     audit_days: Annotated[int, Field(ge=1)] = 365
     """How long the audit keeps who changed tags, clusters, tokens, users and their roles."""
 
