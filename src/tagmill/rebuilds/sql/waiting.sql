@@ -53,12 +53,12 @@ SELECT w.kind, w.id, w.failure, c.name,
                       WHERE may.workertoken_id = alive.token_id AND may.cluster_id = c.id)),
        w.partitions, w.held
 FROM (
-    SELECT kind, id, failure, CASE WHEN failure IS NULL THEN waiting.cluster_id END AS cluster_id,
+    SELECT waiting.kind, id, failure, CASE WHEN failure IS NULL THEN waiting.cluster_id END AS cluster_id,
            count(DISTINCT waiting.partition_id) AS partitions,
            count(DISTINCT lease.partition_id) AS held
     FROM waiting
     LEFT JOIN lease ON lease.partition_id = waiting.partition_id AND lease.deadline > now()
-    GROUP BY kind, id, failure, CASE WHEN failure IS NULL THEN waiting.cluster_id END
+    GROUP BY waiting.kind, id, failure, CASE WHEN failure IS NULL THEN waiting.cluster_id END
 ) w
 LEFT JOIN cluster c ON c.id = w.cluster_id
 ORDER BY w.kind, w.id, w.failure NULLS LAST, c.name
