@@ -14,7 +14,7 @@ from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from api import tokens
+from api import limits, tokens
 from api.login import LoginThrottle
 from api.models import UserToken
 from api.permissions import role_of
@@ -172,6 +172,7 @@ def worker_tokens() -> QuerySet[WorkerToken]:
 
 class WorkerTokens(Resource):
     roles = ADMIN
+    body_limit = limits.LIST
     has_pages = True
     serializer_class = WorkerTokenOut
     queryset = WorkerToken.objects.all()

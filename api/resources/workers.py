@@ -16,7 +16,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from api import metrics
+from api import limits, metrics
 from api.authentication import WorkerTokenAuthentication
 from api.permissions import IsWorker
 from api.problems import unfit
@@ -141,6 +141,8 @@ class RegisterWorker(WorkerCall):
 
 
 class Heartbeat(WorkerCall):
+    body_limit = limits.LIST
+
     @_documented("heartbeat")
     def post(self, request: Request) -> HttpResponse:
         asked = self.message(messages.Heartbeat)
@@ -149,6 +151,8 @@ class Heartbeat(WorkerCall):
 
 
 class LeasePartitions(WorkerCall):
+    body_limit = limits.LEASE
+
     @_documented("lease")
     def post(self, request: Request) -> HttpResponse:
         asked = self.message(messages.LeaseRequest)
@@ -160,6 +164,8 @@ class LeasePartitions(WorkerCall):
 
 
 class Complete(WorkerCall):
+    body_limit = limits.LARGE
+
     @_documented("complete")
     def post(self, request: Request) -> HttpResponse:
         completion = self.message(messages.Completion)
@@ -170,6 +176,8 @@ class Complete(WorkerCall):
 
 
 class GiveUp(WorkerCall):
+    body_limit = limits.LIST
+
     @_documented("fail")
     def post(self, request: Request) -> HttpResponse:
         asked = self.message(messages.GiveUp)

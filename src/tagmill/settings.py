@@ -40,6 +40,8 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    # Around the one that adds a length to everything.
+    "api.middleware.describe_no_body",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -87,7 +89,8 @@ STATIC_URL = "static/"
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = False
 
-DATA_UPLOAD_MAX_MEMORY_SIZE = CONFIG.request_bytes
+# Of the admin's forms; the API's parsers have a bound for each route (api/limits.py).
+DATA_UPLOAD_MAX_MEMORY_SIZE = 64 * config.KIB
 # structlog writes the log; Django's own configuration would print twice.
 LOGGING_CONFIG = None
 

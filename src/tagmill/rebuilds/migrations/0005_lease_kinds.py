@@ -11,7 +11,7 @@ WHERE task_name = 'evaluate_partition' AND status = 'todo'
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("rebuilds", "0002_previews"),
+        ("rebuilds", "0004_totals"),
         ("procrastinate", "0001_initial"),
     ]
 
