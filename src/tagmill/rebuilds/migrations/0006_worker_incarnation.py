@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("rebuilds", "0004_totals"), ("fleet", "0005_incarnation")]
+    dependencies = [("rebuilds", "0005_lease_kinds"), ("fleet", "0005_incarnation")]
 
     operations = [
         migrations.AddField(
