@@ -12,11 +12,8 @@ from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-<<<<<<< HEAD
 from api import etags
-=======
 from api.limits import SMALL, BodyLimit
->>>>>>> main
 from api.openapi import Schema
 from api.pagination import KeysetPagination
 from api.problems import UnknownField
@@ -44,13 +41,9 @@ class Name(serializers.CharField):
 
 class Resource(GenericAPIView[Any]):
     """`roles`: the role a method takes, where it is not viewer for reading and operator for the
-<<<<<<< HEAD
-    rest. `parameters`: the query parameters known, beside those of pages. `conditional`: the
-    methods that check If-Match and If-None-Match; elsewhere they are refused."""
-=======
     rest. `parameters`: the query parameters known, beside those of pages. `body_limit`: of what is
-    sent to it."""
->>>>>>> main
+    sent to it. `conditional`: the methods that check If-Match and If-None-Match; elsewhere they are
+    refused."""
 
     roles: ClassVar[dict[str, Role]] = {}
     body_limit: ClassVar[BodyLimit] = SMALL

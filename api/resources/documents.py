@@ -12,11 +12,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-<<<<<<< HEAD
-from api import etags, imports, problems
-=======
-from api import imports, limits, problems
->>>>>>> main
+from api import etags, imports, limits, problems
 from api.parsers import NDJSONParser, TextXMLParser, XMLParser
 from api.renderers import JSONRenderer, NDJSONRenderer, XMLRenderer
 from api.resources.base import Resource, one, with_etag

@@ -12,11 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-<<<<<<< HEAD
-from api import etags
-=======
-from api import limits
->>>>>>> main
+from api import etags, limits
 from api.resources.base import Resource, Strict, one
 from api.resources.clusters import cluster_named
 from api.roles import Role

@@ -14,11 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-<<<<<<< HEAD
-from api import etags
-=======
-from api import limits
->>>>>>> main
+from api import etags, limits
 from api.resources import rebuilds as rebuild_resources
 from api.resources import waits
 from api.resources.base import Resource, Strict, one, with_etag
@@ -174,11 +170,7 @@ def bodies(rows: Sequence[Tag]) -> list[dict[str, Any]]:
     return [_body(tag, found[tag.id], waited.get(_target(tag), [])) for tag in rows]
 
 
-<<<<<<< HEAD
-def answer(name: str, status: int = 200, **headers: str) -> Response:
-=======
-def body(tag: Tag) -> dict[str, Any]:
->>>>>>> main
+def answer(tag: Tag, status: int = 200, **headers: str) -> Response:
     """One tag, with the warnings about what it says."""
     current = tag.pending_expression or tag.expression
     found = linting.of_expression(current) if current else ()
@@ -253,46 +245,28 @@ class Tags(Resource):
             by=cast(User, request.user),
         )
         place = reverse("tag", [made.name], request=request)
-<<<<<<< HEAD
-        return answer(made.name, 201, Location=place)
+        return answer(made, 201, Location=place)
 
 
 class OneTag(Resource):
     conditional = frozenset({"PATCH", "DELETE"})
-=======
-        return Response(body(made), 201, headers={"Location": place})
-
-
-class OneTag(Resource):
     body_limit = limits.DEFINITION
->>>>>>> main
     serializer_class = TagDetail
     queryset = Tag.objects.all()
 
     def get(self, request: Request, name: str) -> Response:
-<<<<<<< HEAD
-        return answer(name)
-=======
-        return Response(body(tag_named(name)))
->>>>>>> main
+        return answer(tag_named(name))
 
     @extend_schema(request=TagFields, examples=[EXAMPLE])
     def patch(self, request: Request, name: str) -> Response:
         """A new definition is `pending_definition` until it is evaluated everywhere."""
         changes = self.given(TagFields, is_partial=True)
-<<<<<<< HEAD
-        expected = _expected(request)
+        by, expected = cast(User, request.user), _expected(request)
         if changes:
-            by = cast(User, request.user)
-            name = tags.update(name, by=by, expects=expected, **changes).name
-        else:
-            expected(tag_named(name))
-        return answer(name)
-=======
-        by = cast(User, request.user)
-        changed = tags.update(name, by=by, **changes) if changes else tag_named(name)
-        return Response(body(changed))
->>>>>>> main
+            return answer(tags.update(name, by=by, expects=expected, **changes))
+        found = tag_named(name)
+        expected(found)
+        return answer(found)
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, name: str) -> Response:
@@ -345,7 +319,7 @@ class PublishTag(Resource):
         nodes lose the tag until it is. 409 `not_complete` while another cluster is not done,
         `nothing_pending` where no definition waits."""
         partial.publish(name, self.given(PublishIn)["without"])
-        return Response(body(name))
+        return answer(tag_named(name))
 
 
 class AssignTag(Resource):
