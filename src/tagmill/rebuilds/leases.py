@@ -391,6 +391,16 @@ def give_up(worker: Worker, leases: Sequence[str], reason: str) -> None:
     log.info("leases given up", action="give_up", worker=worker.name, leases=rows, reason=reason)
 
 
+def give_back_unnamed(worker: Worker, named: Sequence[str]) -> None:
+    """End the worker's leases that it does not name when it asks for more: the answer that granted
+    them was lost, in an outage of the database after the commit for example, and nobody would
+    evaluate their partitions before the deadline."""
+    lost = Lease.objects.filter(worker=worker).exclude(uuid__in=named)
+    uuids = [str(uuid) for uuid in lost.values_list("uuid", flat=True)]
+    if uuids:
+        give_up(worker, uuids, "the answer did not arrive")
+
+
 def reap() -> int:
     """Take back the leases whose deadline has passed, by the database's clock, and those of workers
     of another incarnation, whom nobody answers any more; how many."""
