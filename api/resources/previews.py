@@ -23,7 +23,7 @@ from rest_framework.throttling import UserRateThrottle
 from api import limits, pagination
 from api.resources import waits
 from api.resources.base import Resource, Strict
-from api.resources.tags import Member, OneTag, TagFields, WarningOut
+from api.resources.tags import Member, OneTag, TagFields, WarningOut, member
 from api.roles import Role
 from tagmill.config import load
 from tagmill.errors import Invalid, NotFound, PreviewGone
@@ -201,9 +201,7 @@ def _page(rows: list[previews.Found], limit: int, address: str) -> dict[str, Any
     page = rows[:limit]
     more = len(rows) > limit
     return {
-        "results": [
-            {"system_id": row.system_id, "hostname": row.hostname, "kind": row.kind} for row in page
-        ],
+        "results": [member(row) for row in page],
         "next": f"{address}&after={pagination.encode(page[-1].key)}" if more else None,
     }
 
