@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from django.contrib.auth.models import User
@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from api import limits
+from api import etags, limits
 from api.resources import rebuilds as rebuild_resources
 from api.resources import waits
 from api.resources.base import Resource, Strict, one, with_etag
@@ -173,11 +173,12 @@ def bodies(rows: Sequence[Tag]) -> list[dict[str, Any]]:
     return [_body(tag, found[tag.id], waited.get(_target(tag), [])) for tag in rows]
 
 
-def body(tag: Tag) -> dict[str, Any]:
+def answer(tag: Tag, status: int = 200, **headers: str) -> Response:
     """One tag, with the warnings about what it says."""
     current = tag.pending_expression or tag.expression
     found = linting.of_expression(current) if current else ()
-    return {**bodies([tag])[0], "warnings": [warning.to_dict() for warning in found]}
+    body = {**bodies([tag])[0], "warnings": [warning.to_dict() for warning in found]}
+    return Response(body, status, headers={"ETag": etags.of_tag(tag), **headers})
 
 
 def tag_named(name: str) -> Tag:
@@ -247,29 +248,38 @@ class Tags(Resource):
             by=cast(User, request.user),
         )
         place = reverse("tag", [made.name], request=request)
-        return Response(body(made), 201, headers={"Location": place})
+        return answer(made, 201, Location=place)
 
 
 class OneTag(Resource):
+    conditional = frozenset({"PATCH", "DELETE"})
     body_limit = limits.DEFINITION
     serializer_class = TagDetail
     queryset = Tag.objects.all()
 
     def get(self, request: Request, name: str) -> Response:
-        return Response(body(tag_named(name)))
+        return answer(tag_named(name))
 
     @extend_schema(request=TagFields, examples=[EXAMPLE])
     def patch(self, request: Request, name: str) -> Response:
         """A new definition is `pending_definition` until it is evaluated everywhere."""
         changes = self.given(TagFields, is_partial=True)
-        by = cast(User, request.user)
-        changed = tags.update(name, by=by, **changes) if changes else tag_named(name)
-        return Response(body(changed))
+        by, expected = cast(User, request.user), _expected(request)
+        if changes:
+            return answer(tags.update(name, by=by, expects=expected, **changes))
+        found = tag_named(name)
+        expected(found)
+        return answer(found)
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, name: str) -> Response:
-        tags.delete(name)
+        tags.delete(name, _expected(request))
         return Response(status=204)
+
+
+def _expected(request: Request) -> Callable[[Tag], None]:
+    condition = etags.condition(request)
+    return lambda tag: condition.check(etags.of_tag(tag))
 
 
 class NodesOfTag(Resource):
@@ -313,7 +323,7 @@ class PublishTag(Resource):
         nodes lose the tag until it is. 409 `not_complete` while another cluster is not done,
         `nothing_pending` where no definition waits."""
         partial.publish(name, self.given(PublishIn)["without"])
-        return Response(body(name))
+        return answer(tag_named(name))
 
 
 class AssignTag(Resource):

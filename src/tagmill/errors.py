@@ -16,6 +16,7 @@ TagmillError
 ├── Invalid                   400 invalid, `field` says where
 │   ├── InvalidDefinition     400 invalid_definition, with `column` (1-based) and `caret`
 │   └── InvalidDocument       400 invalid_document, with `line` and `column` (1-based)
+├── PreconditionFailed        412 precondition_failed: If-Match or If-None-Match does not hold
 ├── TooLarge                  413 too_large, with `limit`
 ├── TooExpensive              422 too_expensive: a definition takes too long, or too much memory
 ├── Busy                      429 busy, with `retry_after` in seconds
@@ -98,6 +99,10 @@ class InvalidDefinition(Invalid):
 
 class InvalidDocument(Invalid):
     code = "invalid_document"
+
+
+class PreconditionFailed(TagmillError):
+    status, code = 412, "precondition_failed"
 
 
 class TooLarge(TagmillError):

@@ -1,17 +1,21 @@
 -- Of the next partitions, of one cluster or of all: their slots, those of live nodes with the hostname given,
 -- and the nodes of each tag given, in the order of the tags; null where there are none. Published matches,
--- or for a tag without, what is assigned.
+-- or for a tag without, what is assigned. Each bitmap is read by its key: a join would read all of its
+-- partition.
+WITH wanted AS MATERIALIZED (
+    SELECT given.place, tag.id, tag.expression_id
+    FROM unnest(%(tags)s::bigint[]) WITH ORDINALITY AS given (id, place)
+    LEFT JOIN tag ON tag.id = given.id
+)
 SELECT p.id, p.next_slot, named.slots,
        ARRAY(
-           -- Each by its key: joins would read all matches of the partition.
-           SELECT CASE WHEN tag.expression_id IS NOT NULL
+           SELECT CASE WHEN wanted.expression_id IS NOT NULL
                        THEN (SELECT members FROM match m
-                             WHERE m.expression_id = tag.expression_id AND m.partition_id = p.id)
+                             WHERE m.expression_id = wanted.expression_id AND m.partition_id = p.id)
                        ELSE (SELECT members FROM assignment a
-                             WHERE a.tag_id = tag.id AND a.partition_id = p.id)
+                             WHERE a.tag_id = wanted.id AND a.partition_id = p.id)
                   END
-           FROM unnest(%(tags)s::bigint[]) WITH ORDINALITY AS wanted (id, place)
-           LEFT JOIN tag ON tag.id = wanted.id
+           FROM wanted
            ORDER BY wanted.place
        )
 FROM partition p
