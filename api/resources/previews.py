@@ -29,7 +29,7 @@ from tagmill.config import load
 from tagmill.errors import Invalid, NotFound, PreviewGone
 from tagmill.fleet.models import Node
 from tagmill.rebuilds import waiting
-from tagmill.tags import linting, previews
+from tagmill.tags import linting, places, previews
 from tagmill.tags.models import Preview
 
 OPERATOR = {"GET": Role.OPERATOR}
@@ -196,7 +196,7 @@ def _counts(counts: previews.Counts, is_compared: bool) -> dict[str, int | None]
     }
 
 
-def _page(rows: list[previews.Found], limit: int, address: str) -> dict[str, Any]:
+def _page(rows: list[places.Found], limit: int, address: str) -> dict[str, Any]:
     """`rows` has one more than the page when there is a next one."""
     page = rows[:limit]
     more = len(rows) > limit
