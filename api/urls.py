@@ -15,6 +15,7 @@ from drf_spectacular.views import SpectacularSwaggerView
 
 from api.resources import (
     audit,
+    changes,
     clusters,
     documents,
     explain,
@@ -87,6 +88,7 @@ V1 = [
     route("tags/<str:name>/nodes", tags.NodesOfTag, "nodes-of-tag"),
     route("tags/<str:name>/rebuild", tags.RebuildTag, "rebuild-tag"),
     route("tags/<str:name>/assign", tags.AssignTag, "assign-tag"),
+    route("tags/<str:name>/changes", changes.ChangesOfTag, "changes-of-tag"),
     route("tags/<str:name>/publish", tags.PublishTag, "publish-tag"),
     route("tags/<str:name>/history", audit.HistoryOfTag, "history-of-tag"),
     route("audit/", audit.Audit, "audit"),

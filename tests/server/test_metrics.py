@@ -67,7 +67,7 @@ def test_a_completion_counts_its_outcomes_and_its_seconds_per_document() -> None
         sample(total),
     )
     metrics.observe_completion(
-        Completion("w", [PartitionResult("l", 1, 1, [], [], 4, 2.0)]),
+        Completion("w", "i", [PartitionResult("l", 1, 1, [], [], 4, 2.0)]),
         CompletionAnswer([ResultOutcome("l", "late", 0, 0)]),
     )
     assert sample("tagmill_completions_total", outcome="late") == before[0] + 1
@@ -87,6 +87,7 @@ def test_the_database_gauges_are_read_at_most_once_in_five_seconds(db: None) -> 
         "tagmill_cluster_stale_matches",
         "tagmill_workers",
         "tagmill_tags",
+        "tagmill_table_rows",
     }
     assert list(collector.collect()) == first
     assert collector._found is not None

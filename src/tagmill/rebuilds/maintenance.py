@@ -10,8 +10,9 @@ Procrastinate starts each once an interval, however many servers there are.
 | learn | 15 s | leaves vocabularies that lag behind to idle workers |
 | collect | 1 min | ends expired previews, deletes expressions and matches that nothing refers to,
 |         |       | forgets silent workers |
-| clean | 10 min | deletes finished jobs, old rebuilds, old events of the audit and expired
-|         |       | sessions |
+| settle | 1 min | puts totals in the place of the targets of rebuilds that are over |
+| clean | 10 min | deletes finished jobs, old rebuilds, old events of the audit, old changes and
+|         |       | expired sessions, and drops partitions that are full of deleted nodes |
 """
 
 from __future__ import annotations
@@ -37,9 +38,10 @@ from tagmill import sql
 from tagmill.audit import trail
 from tagmill.config import load
 from tagmill.database import MAINTENANCE_SECONDS
+from tagmill.fleet import emptied, incarnation
 from tagmill.rebuilds import leases, rebuilds, workers
 from tagmill.rebuilds.models import Rebuild
-from tagmill.tags import previews, publishing
+from tagmill.tags import changes, previews, publishing
 
 log = structlog.get_logger("tagmill.maintenance")
 
@@ -94,6 +96,7 @@ def reap() -> int:
 @_periodic("* * * * * */10")
 def sweep() -> None:
     """What a crash, or a transaction that could not see another, left undone."""
+    incarnation.current()
     leases.repair()
     forgive()
     with transaction.atomic():
@@ -115,10 +118,18 @@ def collect() -> None:
     collect_expressions()
 
 
+@_periodic("* * * * * 45")
+def settle() -> int:
+    """How many targets were deleted."""
+    return rebuilds.settle()
+
+
 @_periodic("*/10 * * * * 30")
 def clean() -> None:
     leases.delete_finished_jobs()
     trail.forget()
+    changes.forget()
+    emptied.drop()
     sessions = import_module(settings.SESSION_ENGINE)
     sessions.SessionStore.clear_expired()
     age = timedelta(days=load().rebuild_days)

@@ -26,6 +26,9 @@ from tagmill.tags import failures, matches, publishing
 from tagmill.tags.models import Expression, Tag
 
 State = Rebuild.State
+# Bound what one run of the maintenance does; the next one goes on.
+MAX_SETTLED = 100
+MAX_DELETED = 20_000
 
 
 @dataclass(frozen=True)
@@ -159,12 +162,15 @@ def first_tags(rebuilds: Sequence[int], most: int) -> dict[int, FirstTags]:
 
 def progress(rebuild: Rebuild) -> Progress:
     """Derived from the matches' revs against the targets, never counted."""
+    # The targets first: where they are gone, the totals are there already.
     ((total, done, nodes_total, nodes_done),) = (
         map(int, row) for row in sql.rows(__file__, "progress", {"rebuild": rebuild.id})
     )
-    current = Rebuild.objects.filter(id=rebuild.id).values_list("state", flat=True).first()
-    state = str(current or rebuild.state)
-    if state == State.COMPLETE:
+    current = Rebuild.objects.filter(id=rebuild.id).values_list("state", "totals").first()
+    state, totals = current or (rebuild.state, rebuild.totals)
+    if totals is not None:
+        total, done, nodes_total, nodes_done = totals
+    elif state == State.COMPLETE:
         # Later rebuilds and changes do not undo it.
         done, nodes_done = total, nodes_total
     seconds = _seconds(rebuild)
@@ -175,6 +181,17 @@ def progress(rebuild: Rebuild) -> Progress:
     elif speed:
         eta = (nodes_total - nodes_done) / speed
     return Progress(state, done, total, nodes_done, nodes_total, speed, eta)
+
+
+def settle() -> int:
+    """Store the totals of rebuilds that are over, and delete their targets, MAX_DELETED at a time;
+    how many targets. Not part of the transaction that ends a rebuild: that may be a completion."""
+    over = Rebuild.objects.exclude(state=State.RUNNING).filter(totals__isnull=True)
+    for rebuild in over.order_by("id")[:MAX_SETTLED]:
+        found = progress(rebuild)
+        totals = [found.total, found.done, found.nodes_total, found.nodes_done]
+        Rebuild.objects.filter(id=rebuild.id, totals__isnull=True).update(totals=totals)
+    return sql.run(__file__, "delete_targets", {"most": MAX_DELETED})
 
 
 def notify_progress() -> None:
