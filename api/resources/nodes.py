@@ -17,7 +17,7 @@ from api.resources.base import Resource, Strict, one
 from api.resources.clusters import cluster_named
 from api.roles import Role
 from tagmill.errors import Invalid
-from tagmill.fleet import ingest
+from tagmill.fleet import incarnation, ingest
 from tagmill.fleet.ingest import Upload
 from tagmill.fleet.models import Node
 from tagmill.tags import places
@@ -82,7 +82,7 @@ def node_named(system_id: str) -> Node:
 def answer(system_id: str, status: int = 200, **headers: str) -> Response:
     node: Any = node_named(system_id)
     node.summaries = node.documents.order_by("probe").values("probe", "size", "uploaded_at")
-    headers["ETag"] = etags.of_node(node.id, node.rev)
+    headers["ETag"] = etags.of_node(incarnation.current(), node.id, node.rev)
     return Response(NodeDetail(node).data, status, headers=headers)
 
 
@@ -202,7 +202,12 @@ class TagsOfNode(Resource):
 
 def _expected(request: Request) -> Callable[[Any], None]:
     condition = etags.condition(request)
-    return lambda node: condition.check(etags.of_node(node.id, node.rev))
+
+    def check(node: Any) -> None:
+        # It is called under locks, where none is made.
+        condition.check(etags.of_node(incarnation.noted(), node.id, node.rev))
+
+    return check
 
 
 def _upload(
