@@ -95,6 +95,8 @@ class LeaseAnswer:
     leases: list[LeasedPartition]
     expressions: dict[str, Definition]
     """By expression id, as a decimal string (JSON's object keys are strings)."""
+    evaluation_seconds: float | None = None
+    """What one expression may take from now on; None: as registered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +167,8 @@ class GiveUp:
     worker: str
     leases: list[str]
     reason: str
+    delay: int = 0
+    """Seconds for which nobody is to be given these partitions, unless they change."""
 
 
 def dump(message: Any) -> bytes:

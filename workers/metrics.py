@@ -34,7 +34,13 @@ class Metrics:
         self.documents = Counter("tagmill_worker_documents", "Documents evaluated", **make)
         self.unreadable = Counter(
             "tagmill_worker_unreadable_documents",
-            "Documents that could not be parsed; they match nothing",
+            "Documents that the parser refused; they match nothing",
+            **make,
+        )
+        self.unfinished = Counter(
+            "tagmill_worker_unfinished_documents",
+            "Documents and pages on which the child stalled or died twice; their partitions were"
+            " given back",
             **make,
         )
         self.batch_bytes = Histogram(

@@ -8,6 +8,7 @@ child never waits for the network and no partition waits here while another work
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -58,6 +59,8 @@ LOW_WATER_PAGES = 2
 MOST_HOLDS = 50_000
 # Attempts for one page; then the partition goes back, perhaps to a worker with a better path.
 FETCH_ATTEMPTS = 8
+# Before a partition that the child did not get through may be leased again: twice as long each time.
+FIRST_DELAY, MOST_DELAY = 5, 600
 # A lease that is not given back ends by the server's clock anyway.
 GIVE_UP_SECONDS = 5.0
 
@@ -72,7 +75,9 @@ class Worker:
         self._settings = settings
         self._client = client
         self._metrics = metrics
-        options = ChildOptions(settings.evaluator, settings.image_bytes, settings.shadow)
+        options = ChildOptions(
+            settings.evaluator, settings.image_bytes, settings.shadow, settings.evaluation_bytes
+        )
         self.evaluator = EvaluatorProcess(reactor, options, metrics, self._fail)
         self._store = Store(settings.store_bytes, reactor.seconds, self.evaluator.forget)
         self._registered: Registered | None = None
@@ -81,6 +86,8 @@ class Worker:
         self._is_stopping = False
         self._error: Exception | None = None
         self._trouble = Backoff()
+        # How often each partition could not be evaluated, since it last could.
+        self._unfinished: Counter[int] = Counter()
         self._pause = 0.0
         self._completer = Completer(
             reactor,
@@ -146,6 +153,9 @@ class Worker:
         answer = await self._persistently(
             "lease", lambda: self._client.lease(request, WAIT_SECONDS)
         )
+        if answer.evaluation_seconds is not None:
+            # A server that was started anew may allow another time.
+            self.evaluator.evaluation_seconds = answer.evaluation_seconds
         self._metrics.leases.inc(len(answer.leases))
         for lease in answer.leases:
             held = self._store.get(lease.partition)
@@ -315,17 +325,27 @@ class Worker:
 
     def _troubled(self, job: Job, error: BaseException | None) -> None:
         """Give the partition back, and wait before the next lease: it may be the same one."""
+        delay = self._delay(job.lease.partition, error)
         log.error(
             "a partition is given back",
             action="given_up",
             partition=job.lease.partition,
             error=str(error) or repr(error),
+            delay=delay,
             exc_info=None if isinstance(error, WorkerError) else error,
         )
         self._pause = self._trouble.next()
-        self._abandon(job, str(error) or repr(error), give_back=True)
+        self._abandon(job, str(error) or repr(error), give_back=True, delay=delay)
 
-    def _abandon(self, job: Job, reason: str, *, give_back: bool) -> None:
+    def _delay(self, partition: int, error: BaseException | None) -> int:
+        """For how many seconds nobody should be given the partition: each attempt at what the child
+        does not get through costs a child, with all that it holds. An upload ends the delay."""
+        if not isinstance(error, EvaluatorError):
+            return 0
+        self._unfinished[partition] += 1
+        return min(FIRST_DELAY * 2 ** min(self._unfinished[partition] - 1, 16), MOST_DELAY)
+
+    def _abandon(self, job: Job, reason: str, *, give_back: bool, delay: int = 0) -> None:
         job.is_abandoned = True
         if job.is_passing:
             self.evaluator.forget(job.pages)
@@ -333,7 +353,7 @@ class Worker:
         self._metrics.completions.labels("given_up" if give_back else "lost").inc()
         self.evaluator.cancel(job.pass_)
         if give_back:
-            giving = Deferred.fromCoroutine(self._give_back([job.lease.lease], reason))
+            giving = Deferred.fromCoroutine(self._give_back([job.lease.lease], reason, delay))
             self._giving.append(giving)
             giving.addBoth(lambda _: self._giving.remove(giving))
         if job.is_fetching and job.fetching is not None:
@@ -350,13 +370,14 @@ class Worker:
                 self._fail(error)
             return
         self._trouble.reset()
+        self._unfinished.pop(job.lease.partition, None)
         del self._jobs[job.lease.lease]
         self._look_idle()
 
-    async def _give_back(self, leases: list[str], reason: str) -> None:
+    async def _give_back(self, leases: list[str], reason: str, delay: int = 0) -> None:
         if self._registered is None:
             return
-        message = GiveUp(self._registered.worker, leases, reason[:500])
+        message = GiveUp(self._registered.worker, leases, reason[:500], delay)
         call = Deferred.fromCoroutine(self._client.give_up(message))
         call.addTimeout(GIVE_UP_SECONDS, self._reactor)
         try:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import structlog
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Q
 from django.db.models.functions import Now
 
 from tagmill.config import load
@@ -16,7 +16,7 @@ from tagmill.fleet.models import Cluster, Partition
 from tagmill.rebuilds import leases, rebuilds
 from tagmill.rebuilds.models import Worker
 from tagmill.tags import matches, previews, publishing
-from tagmill.tags.models import Expression
+from tagmill.tags.models import Expression, Tag
 from wire import bitmap
 from wire.messages import (
     Completion,
@@ -29,9 +29,10 @@ from wire.messages import (
 log = structlog.get_logger("tagmill.completions")
 
 REASON_LENGTH = 1000
-WHAT_HELPS = (
-    "Simplify the definition, or allow more time (TAGMILL_EVALUATION_SECONDS) and rebuild the tag."
-)
+# What a worker says of an expression that was given too little time.
+STOPPED = "stopped after"
+# Expressions that one completion has lines in the log about, and tags that one of them names.
+MAX_LOGGED, MAX_NAMES = 16, 8
 
 
 def complete(worker: Worker, completion: Completion) -> CompletionAnswer:
@@ -74,7 +75,7 @@ def complete(worker: Worker, completion: Completion) -> CompletionAnswer:
         )
         leases.owe_ordinary(worker, finished.previews_since, most)
     if failed:
-        log.warning("evaluations failed", action="complete", worker=worker.name, expressions=failed)
+        _log_failures(worker, completion.results, standing)
     return CompletionAnswer([_outcome(part, applied, standing) for part in completion.results])
 
 
@@ -136,9 +137,50 @@ def _count_failures(results: Sequence[PartitionResult], standing: dict[str, int]
     for expression in sorted(failures):
         chosen = Expression.objects.filter(id=expression, failed_at=None)
         chosen.update(attempts=F("attempts") + 1, attempted_at=Now())
-        reason = f"{_readable(failures[expression])}. {WHAT_HELPS}"
+        reason = _readable(failures[expression])
+        reason = f"{reason}. {_what_helps(reason)}"
         chosen.filter(attempts__gte=most).update(failed_at=Now(), failure=reason)
     return len(failures)
+
+
+def _what_helps(reason: str) -> str:
+    if not reason.startswith(STOPPED):
+        return "Mend the definition, or what keeps the worker from evaluating it, and rebuild the tag."
+    seconds = load().evaluation_seconds
+    return (
+        "Simplify the definition, or allow more time (TAGMILL_EVALUATION_SECONDS on the server, which"
+        f" is {seconds:g}) and rebuild the tag."
+    )
+
+
+def _log_failures(
+    worker: Worker, results: Sequence[PartitionResult], standing: dict[str, int]
+) -> None:
+    """A line for each expression that failed: where, whose it is, and why."""
+    failures: dict[int, list[tuple[int, str]]] = {}
+    for part in results:
+        for failure in part.failures if part.lease in standing else ():
+            failures.setdefault(failure.expression, []).append((part.partition, failure.reason))
+    found = Expression.objects.in_bulk(sorted(failures)[:MAX_LOGGED])
+    for key, expression in found.items():
+        places = failures[key]
+        rows = Tag.objects.filter(Q(expression=key) | Q(pending_expression=key)).order_by("name")
+        log.warning(
+            "an evaluation failed",
+            action="evaluation_failed",
+            worker=worker.name,
+            worker_uuid=str(worker.uuid),
+            expression=key,
+            definition=expression.text[:REASON_LENGTH],
+            tags=list(rows.values_list("name", flat=True)[:MAX_NAMES]),
+            partitions=sorted(partition for partition, _ in places)[:MAX_LOGGED],
+            reason=_readable(places[0][1]),
+            attempts=expression.attempts,
+            is_final=expression.failed_at is not None,
+        )
+    if len(failures) > len(found):
+        rest = len(failures) - len(found)
+        log.warning("more evaluations failed", action="evaluation_failed", expressions=rest)
 
 
 def _readable(reason: str) -> str:

@@ -58,6 +58,8 @@ MOST_ORDINARY = 16
 # A lease and its completion cost as much as so many partitions that are held: fewer are not worth
 # a round trip each.
 LEAST_HELD = 4
+# Partitions that one line of the log names.
+MAX_LOGGED = 16
 # Somebody may enqueue between our look and our insert; then we look again.
 ENQUEUE_ATTEMPTS = 8
 
@@ -84,9 +86,12 @@ def queue(partition: int) -> str:
 # -- making work available -------------------------------------------------------------------------
 
 
-def defer_partitions(ids: Iterable[int], priority: int = ORDINARY) -> None:
+def defer_partitions(ids: Iterable[int], priority: int = ORDINARY, delay: int = 0) -> None:
     """A waiting job for each partition that has none, and a notification to waiting workers. A job
     that waits already is from now on for this, too.
+
+    With `delay`, a new job waits so many seconds before it is leased, or until ordinary work is
+    deferred there: what has changed may be evaluated now.
 
     The last thing that a transaction does: other transactions that defer wait for it from here on.
     """
@@ -96,7 +101,7 @@ def defer_partitions(ids: Iterable[int], priority: int = ORDINARY) -> None:
     for _ in range(ENQUEUE_ATTEMPTS):
         try:
             with transaction.atomic():
-                _enqueue(wanted, priority)
+                _enqueue(wanted, priority, delay)
                 sql.rows(__file__, "notify_work", {"partitions": wanted})
             return
         except AlreadyEnqueued:
@@ -105,7 +110,7 @@ def defer_partitions(ids: Iterable[int], priority: int = ORDINARY) -> None:
     log.warning("partitions left to the sweep", action="defer", partitions=len(wanted))
 
 
-def _enqueue(wanted: list[int], priority: int) -> None:
+def _enqueue(wanted: list[int], priority: int, delay: int) -> None:
     queues = [queue(partition) for partition in wanted]
     waiting = sql.rows(__file__, "waiting_jobs", {"queues": queues})
     # Whatever completes the other job looks after the learning again.
@@ -117,10 +122,13 @@ def _enqueue(wanted: list[int], priority: int) -> None:
         jobs = [job for job, _, found in waiting if found == old]
         if jobs:
             sql.run(__file__, "prioritise_jobs", {"jobs": jobs, "priority": new})
+    if waiting and priority == ORDINARY and not delay:
+        sql.run(__file__, "hasten_jobs", {"jobs": [job for job, _, _ in waiting]})
     known = {name for _, name, _ in waiting}
+    later: dict[str, Any] = {"schedule_in": {"seconds": delay}} if delay else {}
     jobs = [
         evaluate_partition.configure(
-            queue=name, lock=name, queueing_lock=name, priority=priority
+            queue=name, lock=name, queueing_lock=name, priority=priority, **later
         ).make_new_job(partition=partition)
         for partition, name in zip(wanted, queues, strict=True)
         if name not in known
@@ -213,7 +221,7 @@ def _granted(worker: Worker, jobs: dict[int, int], kind: int) -> LeaseAnswer:
         )
     }
     asked = [replace(item, vocabulary_rev=learning.get(item.partition)) for item in leased]
-    return LeaseAnswer(asked, definitions)
+    return LeaseAnswer(asked, definitions, load().evaluation_seconds)
 
 
 def _grant(
@@ -317,32 +325,42 @@ def owe_ordinary(worker: Worker, began: datetime, previews: int) -> None:
     sql.run(__file__, "owe_ordinary", values)
 
 
-def give_up(worker: Worker, leases: Sequence[str], reason: str) -> None:
-    """Give leases back: their partitions can be leased again at once."""
+def give_up(worker: Worker, leases: Sequence[str], reason: str, delay: int = 0) -> None:
+    """Give leases back: their partitions can be leased again at once, or, where the worker could not
+    evaluate them, after `delay` seconds, or when they change."""
     with transaction.atomic():
-        rows = _release(Lease.objects.filter(worker=worker, uuid__in=leases))
-    log.info("leases given up", action="give_up", worker=worker.name, leases=rows, reason=reason)
+        rows = _release(Lease.objects.filter(worker=worker, uuid__in=leases), delay)
+    say = log.warning if delay else log.info
+    say(
+        "leases given up",
+        action="give_up",
+        worker=worker.name,
+        leases=len(rows),
+        partitions=rows[:MAX_LOGGED],
+        reason=reason,
+        delay=delay,
+    )
 
 
 def reap() -> int:
     """Take back the leases whose deadline has passed, by the database's clock; how many."""
     with transaction.atomic():
-        count = _release(Lease.objects.filter(deadline__lte=Now()))
+        count = len(_release(Lease.objects.filter(deadline__lte=Now())))
     if count:
         log.warning("leases expired", action="reap", leases=count)
     return count
 
 
-def _release(leases: Any) -> int:
-    """End leases without a result: a new job waits in place of each."""
+def _release(leases: Any, delay: int = 0) -> list[int]:
+    """End leases without a result: a new job waits in place of each. Their partitions."""
     rows = list(leases.order_by("partition_id").select_for_update(skip_locked=True))
     _finish([row.job_id for row in rows], Status.ABORTED)
     Lease.objects.filter(uuid__in=[row.uuid for row in rows]).delete()
     previews = [row.partition_id for row in rows if row.is_preview]
     # The rest of what is stale there has no job either.
-    defer_partitions((row.partition_id for row in rows if not row.is_preview), ORDINARY)
-    defer_partitions(previews, BOTH)
-    return len(rows)
+    defer_partitions((row.partition_id for row in rows if not row.is_preview), ORDINARY, delay)
+    defer_partitions(previews, BOTH, delay)
+    return [row.partition_id for row in rows]
 
 
 def _finish(jobs: Sequence[int], status: Status, delete: bool = False) -> None:
