@@ -18,7 +18,7 @@ from api.staleness import stale_matches
 from tagmill.errors import TagmillError
 from tagmill.fleet import clusters
 from tagmill.fleet.models import Cluster, Node, Partition
-from tagmill.rebuilds import rebuilds, workers
+from tagmill.rebuilds import rebuilds, waiting, workers
 from tagmill.rebuilds.models import Rebuild, Worker, WorkerToken
 from tagmill.tags import freshness, linting, tags
 from tagmill.tags.models import TAG_NAME, Tag
@@ -144,7 +144,7 @@ class TagAdmin(ModelAdmin):
     search_fields = ("name", "comment")
     list_select_related = ("expression", "pending_expression")
     list_per_page = PER_PAGE
-    readonly_fields = ("state", "nodes", "published", "pending", "failure")
+    readonly_fields = ("state", "nodes", "published", "pending", "failure", "waits")
     actions = ("rebuild_selected",)
 
     def get_form(self, request: HttpRequest, obj: Any = None, *args: Any, **options: Any) -> Any:
@@ -206,6 +206,14 @@ class TagAdmin(ModelAdmin):
     def failure(self, tag: Tag) -> str:
         return self._status(tag).failure or "-"
 
+    @admin.display(description="waiting for")
+    def waits(self, tag: Tag) -> str:
+        wanted = tag.pending_expression_id or tag.expression_id
+        if wanted is None or self._status(tag).state == "ready":
+            return "-"
+        found = waiting.waiting_for([wanted]).expressions.get(wanted, [])
+        return "; ".join(wait.message for wait in found) or "-"
+
     @admin.display(description="published definition")
     def published(self, tag: Tag) -> str:
         return _code(tag.expression)
@@ -265,8 +273,23 @@ class RebuildAdmin(ReadOnly):
         return ", ".join(names[:MOST_NAMES]) + more or "-"
 
 
+class ClusterForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic when it runs
+    class Meta:
+        model = Cluster
+        fields = ("name",)
+
+    def clean_name(self) -> str:
+        name: str = self.cleaned_data["name"]
+        try:
+            clusters.check_name(name)
+        except TagmillError as error:
+            raise forms.ValidationError(error.detail) from None
+        return name
+
+
 @admin.register(Cluster)
 class ClusterAdmin(ModelAdmin):
+    form = ClusterForm
     list_display = ("name", "uuid", "created_at")
     search_fields = ("name",)
     fields = ("name",)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter as Tally
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -25,7 +26,8 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from tagmill.errors import TagmillError
-from tagmill.rebuilds import leases
+from tagmill.rebuilds import leases, waiting
+from tagmill.tags.models import Tag
 from wire.messages import Completion, CompletionAnswer
 
 log = structlog.get_logger("tagmill.metrics")
@@ -115,6 +117,15 @@ class DatabaseCollector(Collector):
             GaugeMetricFamily("tagmill_queue_jobs", "Jobs in the queue", labels=["status"]),
             GaugeMetricFamily("tagmill_stale_matches", "Matches that wait for evaluation"),
             GaugeMetricFamily("tagmill_lease_age_seconds", "Age of the oldest lease; 0 for none"),
+            GaugeMetricFamily(
+                "tagmill_cluster_stale_matches",
+                "Matches of a cluster that wait for evaluation",
+                labels=["cluster"],
+            ),
+            GaugeMetricFamily(
+                "tagmill_workers", "Live workers that may answer for a cluster", labels=["cluster"]
+            ),
+            GaugeMetricFamily("tagmill_tags", "Tags by state", labels=["state"]),
         ]
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
@@ -125,25 +136,53 @@ class DatabaseCollector(Collector):
             yield from self._found
 
     def _read(self) -> list[GaugeMetricFamily]:
-        up, jobs, stale, age = self.describe()
+        up, jobs, stale, age, stale_there, alive, tags = found = self.describe()
         try:
             for status, count in leases.job_counts().items():
                 jobs.add_metric([status], count)
-            stale.add_metric([], stale_matches())
+            waits = stale_matches()
+            stale.add_metric([], sum(waits.values()))
+            by_cluster: Tally[int] = Tally()
+            for (_, cluster), count in waits.items():
+                by_cluster[cluster] += count
+            for cluster, name, workers in waiting.live_workers():
+                stale_there.add_metric([name], by_cluster[cluster])
+                alive.add_metric([name], workers)
+            for state, count in tags_by_state({expression for expression, _ in waits}).items():
+                tags.add_metric([state], count)
             age.add_metric([], oldest_lease_seconds())
         except (db.Error, TagmillError) as error:
             log.warning("metrics without the database", error=str(error).strip())
             up.add_metric([], 0)
             return [up]
         up.add_metric([], 1)
-        return [up, jobs, stale, age]
+        return found
 
 
-def stale_matches() -> int:
-    """Of every live expression and partition: those without a match at the partition's rev."""
+def stale_matches() -> dict[tuple[int, int], int]:
+    """{(expression, cluster): partitions where the live expression has no match at their rev}."""
     with connection.cursor() as cursor:
         cursor.execute(STALE)
-        return int(cursor.fetchone()[0])
+        return {(expression, cluster): count for expression, cluster, count in cursor.fetchall()}
+
+
+def tags_by_state(stale: set[int]) -> dict[str, int]:
+    """As `tagmill.tags.freshness` says of each. `stale`: expressions with a stale match."""
+    found = {"ready": 0, "building": 0, "failed": 0}
+    rows = Tag.objects.values_list(
+        "expression_id",
+        "pending_expression_id",
+        "expression__failed_at",
+        "pending_expression__failed_at",
+    )
+    for published, pending, published_failed, pending_failed in rows:
+        if pending_failed if pending else published_failed:
+            found["failed"] += 1
+        elif pending or published in stale:
+            found["building"] += 1
+        else:
+            found["ready"] += 1
+    return found
 
 
 def oldest_lease_seconds() -> float:

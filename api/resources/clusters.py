@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from typing import Any
-from uuid import UUID
 
-from django.db.models import Count, Q, QuerySet, Sum
+from django.db.models import Count, QuerySet, Sum
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -13,7 +12,7 @@ from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
 from api.permissions import Role
-from api.resources.base import Name, Resource, Strict, one
+from api.resources.base import Name, Resource, Strict
 from tagmill.fleet import clusters
 from tagmill.fleet.models import Cluster
 
@@ -40,12 +39,7 @@ def counted() -> QuerySet[Cluster]:
 
 def cluster_named(key: str) -> Cluster:
     """By uuid or by name. Raises NotFound."""
-    try:
-        where = Q(uuid=UUID(key)) | Q(name=key)
-    except ValueError:
-        found: Cluster = one(counted(), "cluster", name=key)
-        return found
-    return counted().filter(where).first() or one(counted(), "cluster", name=key)
+    return clusters.named(key, among=counted())
 
 
 class Clusters(Resource):

@@ -22,11 +22,13 @@ from rest_framework.throttling import UserRateThrottle
 
 from api import pagination
 from api.permissions import Role
+from api.resources import waits
 from api.resources.base import Resource, Strict
 from api.resources.tags import Member, OneTag, TagFields, WarningOut
 from tagmill.config import load
 from tagmill.errors import Invalid, NotFound, PreviewGone
 from tagmill.fleet.models import Node
+from tagmill.rebuilds import waiting
 from tagmill.tags import linting, previews
 from tagmill.tags.models import Preview
 
@@ -87,6 +89,7 @@ class PreviewOut(serializers.Serializer[Any]):
     state = serializers.ChoiceField(["evaluating", "complete", "failed"])
     failure = serializers.CharField(allow_null=True)
     progress = PreviewProgress()
+    waiting_for = waits.waits()
     node_count = serializers.IntegerField(help_text="Live nodes, of what is evaluated so far.")
     warnings = WarningOut(many=True)
     compare_to = serializers.CharField(allow_null=True)
@@ -113,6 +116,7 @@ EXAMPLES = [
             "state": "complete",
             "failure": None,
             "progress": {"partitions": 4, "pending": 0},
+            "waiting_for": [],
             "node_count": 828,
             "warnings": [],
             "compare_to": "gpu",
@@ -154,6 +158,7 @@ def body(preview: Preview, progress: previews.Progress, base: str, limit: int) -
         "state": progress.state,
         "failure": progress.failure or None,
         "progress": {"partitions": progress.partitions, "pending": progress.pending},
+        "waiting_for": _waiting_for(preview, progress),
         **_counts(found.counts(), is_compared),
         "warnings": [warning.to_dict() for warning in warnings],
         "compare_to": preview.compare_to.name if preview.compare_to else None,
@@ -174,6 +179,13 @@ def answer(uuid: UUID, base: str, limit: int) -> tuple[int, dict[str, Any]]:
     if progress is None:
         raise previews.gone(uuid)
     return (200 if progress.is_over else 202), body(preview, progress, base, limit)
+
+
+def _waiting_for(preview: Preview, progress: previews.Progress) -> list[dict[str, Any]]:
+    if progress.state == "complete":
+        return []
+    found = waiting.waiting_for(previews=[preview.id]).previews
+    return waits.bodies(found.get(preview.id, []))
 
 
 def _counts(counts: previews.Counts, is_compared: bool) -> dict[str, int | None]:

@@ -13,8 +13,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
+from api.resources import waits
 from api.resources.base import Resource, Strict, one
-from tagmill.rebuilds import rebuilds
+from tagmill.rebuilds import rebuilds, waiting
 from tagmill.rebuilds.models import Rebuild
 
 # More at a time: ask for all.
@@ -57,6 +58,7 @@ class RebuildOut(RebuildSummary):
     progress = Progress()
     nodes_per_second = serializers.FloatField(allow_null=True)
     eta_seconds = serializers.FloatField(allow_null=True)
+    waiting_for = waits.waits()
 
 
 def all_rebuilds() -> QuerySet[Rebuild]:
@@ -71,6 +73,9 @@ def body(uuid: UUID) -> Any:
     rebuild.progress = found
     rebuild.nodes_per_second = found.nodes_per_second
     rebuild.eta_seconds = found.eta_seconds
+    is_running = found.state == Rebuild.State.RUNNING
+    waited = waiting.waiting_for(rebuilds=[rebuild.id] if is_running else ()).rebuilds
+    rebuild.waiting_for = waits.bodies(waited.get(rebuild.id, []))
     return RebuildOut(rebuild).data
 
 

@@ -15,13 +15,14 @@ from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
 from api.resources import rebuilds as rebuild_resources
+from api.resources import waits
 from api.resources.base import Resource, Strict, one, with_etag
 from api.resources.nodes import live_nodes
 from expressions.lint import CODES
 from tagmill.config import load
 from tagmill.errors import TooLarge
 from tagmill.fleet.models import Node
-from tagmill.rebuilds import rebuilds
+from tagmill.rebuilds import rebuilds, waiting
 from tagmill.tags import assign, freshness, linting, members, tags
 from tagmill.tags.models import TAG_NAME, Tag
 
@@ -118,6 +119,7 @@ class TagOut(serializers.Serializer[Any]):
     pending_namespaces = serializers.DictField(child=serializers.CharField(), allow_null=True)
     state = serializers.ChoiceField(["ready", "building", "failed"])
     failure = serializers.CharField(allow_null=True)
+    waiting_for = waits.waits()
     node_count = serializers.IntegerField()
     freshness = Freshness()
     created_at = serializers.DateTimeField()
@@ -143,7 +145,12 @@ def all_tags() -> QuerySet[Tag]:
 def bodies(rows: Sequence[Tag]) -> Any:
     """The tags as clients see them, in a number of queries that does not depend on how many."""
     found = freshness.status(rows)
-    return TagOut([_body(tag, found[tag.id]) for tag in rows], many=True).data
+    waited = waiting.waiting_for(
+        [_target(tag) for tag in rows if found[tag.id].state != "ready"]
+    ).expressions
+    return TagOut(
+        [_body(tag, found[tag.id], waited.get(_target(tag), [])) for tag in rows], many=True
+    ).data
 
 
 def body(name: str) -> Any:
@@ -160,7 +167,12 @@ def tag_named(name: str) -> Tag:
     return found
 
 
-def _body(tag: Tag, status: freshness.TagStatus) -> dict[str, Any]:
+def _target(tag: Tag) -> int:
+    """The expression that the tag is to have."""
+    return tag.pending_expression_id or tag.expression_id or 0
+
+
+def _body(tag: Tag, status: freshness.TagStatus, waited: Sequence[waiting.Wait]) -> dict[str, Any]:
     published, pending = tag.expression, tag.pending_expression
     return {
         "name": tag.name,
@@ -173,6 +185,7 @@ def _body(tag: Tag, status: freshness.TagStatus) -> dict[str, Any]:
         "pending_namespaces": pending.namespaces if pending else None,
         "state": status.state,
         "failure": status.failure or None,
+        "waiting_for": waits.bodies(waited),
         "node_count": status.node_count,
         "freshness": {
             "partitions": status.partitions,

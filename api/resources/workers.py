@@ -50,6 +50,11 @@ class WorkerOut(serializers.Serializer[Any]):
     evaluator = serializers.CharField()
     version = serializers.CharField()
     token = serializers.CharField(source="token.name")
+    clusters = serializers.ListField(
+        child=serializers.CharField(),
+        allow_null=True,
+        help_text="Those that it may answer for; null: all.",
+    )
     registered_at = serializers.DateTimeField()
     last_heartbeat = serializers.DateTimeField()
     leases = LeaseOut(many=True)
@@ -63,8 +68,18 @@ class Workers(Resource):
 
     @extend_schema(operation_id="workers_list", responses=WorkerOut(many=True))
     def get(self, request: Request) -> Response:
-        found = Worker.objects.select_related("token").prefetch_related("leases")
-        return self.page(found, lambda rows: WorkerOut(rows, many=True).data)
+        found = Worker.objects.select_related("token").prefetch_related("leases", "token__clusters")
+        return self.page(
+            found, lambda rows: WorkerOut([*map(_with_clusters, rows)], many=True).data
+        )
+
+
+def _with_clusters(worker: Any) -> Any:
+    token = worker.token
+    worker.clusters = (
+        None if token.all_clusters else [cluster.name for cluster in token.clusters.all()]
+    )
+    return worker
 
 
 class WorkerCall(Resource):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 import pytest
 from django.db import connection
 
@@ -44,6 +46,29 @@ def test_names_are_unique_lines_of_text() -> None:
             clusters.rename(north, name)
     clusters.rename(north, "far north")
     assert set(Cluster.objects.values_list("name", flat=True)) == {"far north", "south"}
+
+
+@pytest.mark.parametrize(
+    "name", [str(uuid4()), uuid4().hex.upper(), f"{{{uuid4()}}}", uuid4().urn, ".", ".."]
+)
+def test_a_name_that_means_something_else_is_refused(name: str) -> None:
+    north = clusters.create("north")
+    with pytest.raises(Invalid, match="must not be"):
+        clusters.create(name)
+    with pytest.raises(Invalid, match="must not be"):
+        clusters.rename(north, name)
+
+
+def test_a_uuid_means_its_cluster_also_where_an_older_name_is_the_same() -> None:
+    first, second = clusters.create("first"), clusters.create("second")
+    Cluster.objects.filter(pk=first.pk).update(name=str(second.uuid))
+    assert clusters.named(str(second.uuid)) == second
+    assert clusters.named(second.uuid.hex) == second
+    put("a", cluster=str(second.uuid))
+    assert Node.objects.get().partition.cluster == second
+    Cluster.objects.filter(pk=first.pk).update(name=str(uuid4()))
+    first.refresh_from_db()
+    assert clusters.named(first.name) == first
 
 
 def test_a_cluster_with_a_node_stays() -> None:

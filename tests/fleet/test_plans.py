@@ -11,7 +11,7 @@ from django.db import connection
 from tagmill import sql
 from tagmill.fleet import batches, ingest
 from tagmill.fleet.models import Cluster, Partition
-from tagmill.rebuilds import leases, rebuilds
+from tagmill.rebuilds import leases, rebuilds, waiting
 from tagmill.rebuilds.models import Rebuild
 from tagmill.tags import freshness, matches, members, previews, publishing
 from tagmill.tags.models import Expression, Tag
@@ -38,6 +38,7 @@ def test_no_hot_statement_reads_a_large_table_whole() -> None:
     partitions, expressions = ids(Partition), ids(Expression)
     tag = Tag.objects.order_by("id")[3]
     ann = User.objects.create_user("ann")
+    no_waits = {"expressions": [], "rebuilds": [], "previews": [], "seconds": 60}
     shown = [previews.start(f"//a{i}", {}, ann, f"client {i}").uuid for i in range(10)]
 
     def page(since: int | None, after: int) -> tuple[Any, str, dict[str, Any]]:
@@ -64,6 +65,7 @@ def test_no_hot_statement_reads_a_large_table_whole() -> None:
         (previews, "preview_members", {"expression": expressions[0], "compare_to": None}),
         (previews, "preview_progress", {"previews": shown}),
         (previews, "nodes_at", {"partitions": partitions, "slots": partitions}),
+        (waiting, "waiting", {**no_waits, "expressions": expressions[:1]}),
         (leases, "fetch_jobs", {"queues": [leases.queue(item) for item in partitions]}),
     ]
     for module, name, parameters in hot:
@@ -75,10 +77,13 @@ def test_what_looks_at_all_matches_stays_cheap() -> None:
     # Every second tag waits for its definition to be complete.
     Tag.objects.filter(id__in=ids(Tag)[::2]).update(pending_expression=Expression.objects.first())
     rebuilds_found = ids(Rebuild)
+    no_waits = {"expressions": [], "rebuilds": [], "previews": [], "seconds": 60}
     wide: list[tuple[Any, str, dict[str, Any]]] = [
         (rebuilds, "reached", {"rebuilds": rebuilds_found}),
         (rebuilds, "progress", {"rebuild": rebuilds_found[0]}),
         (freshness, "status", {"expressions": ids(Expression)}),
+        (waiting, "waiting", {**no_waits, "expressions": ids(Expression)}),
+        (waiting, "waiting", {**no_waits, "rebuilds": rebuilds_found[:1]}),
         (publishing, "complete_tags", {"tags": ids(Tag)}),
         (matches, "stale", {"partitions": ids(Partition)}),
         (matches, "stale_partitions", {}),

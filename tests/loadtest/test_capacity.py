@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
-from loadtest import costs, sharing
 from loadtest.bench import BenchError
-from loadtest.capacity import (
+from loadtest.management.commands.capacity import MOST_ERROR, duration
+from loadtest.planner import costs, sharing
+from loadtest.planner.capacity import (
     MOST_NODES,
     TOLERANCE,
     Demand,
@@ -23,8 +24,7 @@ from loadtest.capacity import (
     predict,
     whole,
 )
-from loadtest.management.commands.capacity import MOST_ERROR, duration
-from loadtest.simulation import MOST_PARTITIONS, simulate
+from loadtest.planner.simulation import MOST_PARTITIONS, simulate
 from tests.loadtest.conftest import ROOT
 
 # The time in which a cluster of 4,000 nodes was done, at 12 s for 10,000.
@@ -225,7 +225,7 @@ def test_a_slice_of_many_workers_is_like_all_of_them(monkeypatch: pytest.MonkeyP
     deployment = plan(unit, demand).deployment
     whole = simulate(unit, demand, deployment)
     assert deployment.workers > 50
-    monkeypatch.setattr("loadtest.simulation.MOST_WORKERS", 50)
+    monkeypatch.setattr("loadtest.planner.simulation.MOST_WORKERS", 50)
     part = simulate(unit, demand, deployment)
     assert part.partitions_per_event > whole.partitions_per_event
     assert part.seconds == pytest.approx(whole.seconds, rel=0.1)
@@ -240,7 +240,7 @@ def test_coarse_and_fine_simulation_agree(
     unit, demand = costs.load(), Demand(nodes, 50, nodes / 33_000, is_cold)
     deployment = plan(unit, demand).deployment
     fine = simulate(unit, demand, deployment).seconds
-    monkeypatch.setattr("loadtest.simulation.MOST_PARTITIONS", most)
+    monkeypatch.setattr("loadtest.planner.simulation.MOST_PARTITIONS", most)
     coarse = simulate(unit, demand, deployment)
     assert coarse.seconds == pytest.approx(fine, rel=0.1)
     assert coarse.partitions_per_event == each

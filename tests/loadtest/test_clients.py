@@ -12,9 +12,9 @@ from typing import Any, cast
 import pytest
 
 from loadtest.bench import BenchError, Session
-from loadtest.clients import Ask, Clients
-from loadtest.http import Api
-from loadtest.preview import HTTP_SECONDS, WAIT_SECONDS, Plan, PreviewBench, PreviewRun
+from loadtest.benches.preview import HTTP_SECONDS, WAIT_SECONDS, Plan, PreviewBench, PreviewRun
+from loadtest.rig.clients import Ask, Clients
+from loadtest.rig.http import Api
 
 Connect = Callable[[int], AbstractContextManager[Ask]]
 

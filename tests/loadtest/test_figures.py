@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from loadtest.bench import BenchError, numbers, percentile
-from loadtest.calibrate import (
+from loadtest.benches.calibrate import (
     MOST_PARTITIONS,
     SMALL_SLOTS,
     SOME,
@@ -16,14 +16,14 @@ from loadtest.calibrate import (
     least_squares,
     ordinary,
 )
-from loadtest.check import CheckBench, compare
-from loadtest.costs import Costs, load
-from loadtest.definitions import definitions
-from loadtest.growth import exponent
-from loadtest.rig import Usage
-from loadtest.saturation import bottleneck, conclusion
-from loadtest.simulated import plausible
-from loadtest.sweep import sweet_spot
+from loadtest.benches.check import CheckBench, compare
+from loadtest.benches.growth import exponent
+from loadtest.benches.saturation import bottleneck, conclusion
+from loadtest.benches.sweep import sweet_spot
+from loadtest.planner.costs import Costs, load
+from loadtest.rig.definitions import definitions
+from loadtest.rig.rig import Usage
+from loadtest.rig.simulated import plausible
 
 
 def test_the_exponent_of_a_power_law_is_found_whatever_its_height() -> None:

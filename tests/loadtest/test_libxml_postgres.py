@@ -12,12 +12,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from loadtest.libxml_postgres import PREFIX, find_binaries, libxml_postgres
+from loadtest.references.libxml_postgres import PREFIX, find_binaries, libxml_postgres
 from tests.loadtest.conftest import ROOT, SECONDS
 
 RUN = """
 import time
-from loadtest.libxml_postgres import libxml_postgres
+from loadtest.references.libxml_postgres import libxml_postgres
 with libxml_postgres():
     print("ready", flush=True)
     time.sleep(600)
@@ -80,7 +80,7 @@ def test_an_interrupted_start_leaves_nothing(
         assert servers(directory)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("loadtest.libxml_postgres._wait_until_ready", interrupted)
+    monkeypatch.setattr("loadtest.references.libxml_postgres._wait_until_ready", interrupted)
     with pytest.raises(KeyboardInterrupt), libxml_postgres():
         pass
     assert not servers(directory)

@@ -10,7 +10,7 @@ import pytest
 from lxml import etree, html
 
 from loadtest.bench import BenchError
-from loadtest.report import SECTIONS, load_results, page
+from loadtest.report.report import SECTIONS, load_results, page
 from tests.loadtest.conftest import ROOT
 
 DATA = Path(__file__).parent / "data"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from loadtest.rig import forget_workers
+from loadtest.rig.rig import forget_workers
 from tagmill.rebuilds import leases, workers
 from wire.messages import VERSION, Register
 

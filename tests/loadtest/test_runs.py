@@ -12,7 +12,7 @@ import psutil
 import psycopg
 import pytest
 
-from loadtest.scratch import PREFIX
+from loadtest.rig.scratch import PREFIX
 from tagmill import config
 from tests.loadtest.conftest import SECONDS, Run, start
 
@@ -104,7 +104,7 @@ def test_growth_fits_exponents_and_takes_updates_under_load(manage: Run) -> None
 
 def generates(child: psutil.Process) -> bool:
     try:
-        return "loadtest.simulated" in child.cmdline()
+        return "loadtest.rig.simulated" in child.cmdline()
     except psutil.NoSuchProcess:
         return False
 
@@ -127,7 +127,7 @@ def test_an_interrupted_bench_leaves_no_process_and_no_database(number: int) -> 
 
 
 def test_a_database_that_a_killed_run_left_is_dropped_by_the_next_one(manage: Run) -> None:
-    from loadtest.scratch import _drop_leftovers
+    from loadtest.rig.scratch import _drop_leftovers
 
     url = config.load().database_url
     # The largest process id of Linux is far below it.

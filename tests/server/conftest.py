@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 import pytest
 from django.db import connection
 
-from loadtest.stack import Stack, free_port, running
+from loadtest.rig.stack import Stack, free_port, running
 
 ROOT = Path(__file__).resolve().parents[2]
 

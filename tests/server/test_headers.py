@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from loadtest.stack import Stack
+from loadtest.rig.stack import Stack
 from tests.server.test_serve import call, token_of, worker
 
 BYTES = "\xff\xfe=1"

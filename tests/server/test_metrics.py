@@ -84,6 +84,9 @@ def test_the_database_gauges_are_read_at_most_once_in_five_seconds(db: None) -> 
         "tagmill_queue_jobs",
         "tagmill_stale_matches",
         "tagmill_lease_age_seconds",
+        "tagmill_cluster_stale_matches",
+        "tagmill_workers",
+        "tagmill_tags",
     }
     assert list(collector.collect()) == first
     assert collector._found is not None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from loadtest.polls import measure
-from loadtest.stack import Stack
+from loadtest.benches.polls import measure
+from loadtest.rig.stack import Stack
 
 MOST_THREADS = 40
 

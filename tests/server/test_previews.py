@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from loadtest.polls import wait_until
-from loadtest.stack import Stack
+from loadtest.benches.polls import wait_until
+from loadtest.rig.stack import Stack
 from tagmill.fleet import clusters
 from tagmill.tags.models import Preview
 from tests.fleet.fixtures import no_jobs

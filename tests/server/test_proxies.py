@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from loadtest.stack import Stack
+from loadtest.rig.stack import Stack
 from tagmill.fleet import clusters
 from tests.server.conftest import server
 from tests.server.test_serve import call, token_of

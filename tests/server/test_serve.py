@@ -15,8 +15,8 @@ from django.contrib.auth.models import Group, User
 from knox.models import AuthToken
 
 from api.server.lease import MOST_BYTES, MOST_HOLDS
-from loadtest.polls import parked_polls, wait_until
-from loadtest.stack import Stack
+from loadtest.benches.polls import parked_polls, wait_until
+from loadtest.rig.stack import Stack
 from tagmill.fleet import clusters
 from tagmill.fleet.models import Node
 from tagmill.rebuilds import workers

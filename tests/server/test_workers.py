@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.db.models.functions import Now
 
-from loadtest.stack import Stack
+from loadtest.rig.stack import Stack
 from tagmill.fleet import clusters
 from tagmill.fleet.models import Cluster, Partition
 from tagmill.rebuilds import workers

@@ -17,9 +17,9 @@ from knox.models import AuthToken
 from expressions import documents as composed
 from expressions import evaluation
 from fixtures import loader
-from loadtest import documents
-from loadtest.http import Api
-from loadtest.stack import Stack, free_port, running
+from loadtest.references import documents
+from loadtest.rig.http import Api
+from loadtest.rig.stack import Stack, free_port, running
 from tagmill.rebuilds import leases, workers
 from tagmill.rebuilds.models import Lease, Worker
 from tagmill.tags.models import NodeTag

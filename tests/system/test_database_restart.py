@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from loadtest.http import Api, ApiProblem
-from loadtest.stack import MANAGE, Stack, free_port, running
+from loadtest.rig.http import Api, ApiProblem
+from loadtest.rig.stack import MANAGE, Stack, free_port, running
 
 PATIENCE_SECONDS = 60
 NODES = 60

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from loadtest.stack import Stack
+from loadtest.rig.stack import Stack
 from tests.system.conftest import System
 from workers.evaluators import base
 

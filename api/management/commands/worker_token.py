@@ -7,8 +7,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from api.resources.clusters import cluster_named
 from tagmill.errors import TagmillError
+from tagmill.fleet import clusters
 from tagmill.rebuilds import workers
 
 
@@ -25,7 +25,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            chosen = [cluster_named(key) for key in options["cluster"] or ()]
+            chosen = [clusters.named(key) for key in options["cluster"] or ()]
             _, token = workers.issue_token(
                 options["name"], "all" if options["all_clusters"] else chosen
             )

@@ -13,18 +13,18 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from rich.console import Console
 
 from loadtest.bench import Bench, BenchError, Session, write_json
-from loadtest.calibrate import CalibrateBench
-from loadtest.check import CheckBench
-from loadtest.evaluate import EvaluateCommand
-from loadtest.fleet import FleetBench
-from loadtest.growth import GrowthBench
-from loadtest.polls import PollsBench
-from loadtest.preview import PreviewBench
-from loadtest.rebuild import RebuildCommand
-from loadtest.report import ReportBench
-from loadtest.scratch import scratch_database
-from loadtest.stack import StackError
-from loadtest.sweep import SweepBench
+from loadtest.benches.calibrate import CalibrateBench
+from loadtest.benches.check import CheckBench
+from loadtest.benches.evaluate import EvaluateCommand
+from loadtest.benches.fleet import FleetBench
+from loadtest.benches.growth import GrowthBench
+from loadtest.benches.polls import PollsBench
+from loadtest.benches.preview import PreviewBench
+from loadtest.benches.rebuild import RebuildCommand
+from loadtest.benches.sweep import SweepBench
+from loadtest.report.report import ReportBench
+from loadtest.rig.scratch import scratch_database
+from loadtest.rig.stack import StackError
 
 BENCHES: tuple[type[Bench], ...] = (
     RebuildCommand,

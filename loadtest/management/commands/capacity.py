@@ -12,10 +12,10 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from rich.console import Console
 from rich.table import Table
 
-from loadtest import costs
 from loadtest.bench import BenchError, write_json
-from loadtest.capacity import MOST_NODES, Demand, Plan, plan, round_seconds
-from loadtest.simulation import Simulated, simulate
+from loadtest.planner import costs
+from loadtest.planner.capacity import MOST_NODES, Demand, Plan, plan, round_seconds
+from loadtest.planner.simulation import Simulated, simulate
 
 MOST_TAGS = 100_000
 # The formula and the simulation, or either and a measurement, may differ by this share.

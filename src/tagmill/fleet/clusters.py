@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 
 from tagmill import sql
 from tagmill.errors import AlreadyExists, Invalid, NotFound, StillInUse
@@ -12,9 +15,25 @@ from tagmill.rebuilds import leases
 NAME_LENGTH = 256
 
 
+def named(key: str, among: QuerySet[Cluster] | None = None) -> Cluster:
+    """By uuid, or else by name: the one place that decides which cluster a key means. `among` are
+    the clusters to look in. Raises NotFound."""
+    rows = Cluster.objects.all() if among is None else among
+    uuid = _uuid(key)
+    found = None if uuid is None else rows.filter(uuid=uuid).first()
+    if found is None and "\0" not in key:
+        found = rows.filter(name=key).first()
+    if found is None:
+        raise NotFound(
+            f"there is no cluster {key!r}: create it first (POST /api/v1/clusters/)",
+            field="cluster",
+        )
+    return found
+
+
 def create(name: str) -> Cluster:
     """Raises AlreadyExists, Invalid."""
-    _check(name)
+    check_name(name)
     try:
         with transaction.atomic():
             return Cluster.objects.create(name=name)
@@ -24,7 +43,7 @@ def create(name: str) -> Cluster:
 
 def rename(cluster: Cluster, name: str) -> None:
     """Raises AlreadyExists, Invalid."""
-    _check(name)
+    check_name(name)
     try:
         with transaction.atomic():
             Cluster.objects.filter(pk=cluster.pk).update(name=name)
@@ -54,8 +73,25 @@ def delete(cluster: Cluster) -> None:
         Cluster.objects.filter(pk=cluster.pk).delete()
 
 
-def _check(name: str) -> None:
+def check_name(name: str) -> None:
+    """Raises Invalid. A name that reads as a uuid could be taken for another cluster, and one of
+    dots vanishes from an address."""
     if not name.strip() or not name.isprintable() or len(name) > NAME_LENGTH:
         raise Invalid(
             f"a cluster's name is one line of text, at most {NAME_LENGTH} characters", field="name"
         )
+    if _uuid(name) is not None:
+        raise Invalid(
+            "a cluster's name must not be a uuid: clusters have one already", field="name"
+        )
+    if name in {".", ".."}:
+        raise Invalid(
+            "a cluster's name must not be a dot or two: addresses drop them", field="name"
+        )
+
+
+def _uuid(key: str) -> UUID | None:
+    try:
+        return UUID(key)
+    except ValueError:
+        return None

@@ -6,17 +6,15 @@ nodes with it; an upload that changes nothing takes no lock and raises nothing.
 
 from __future__ import annotations
 
-import contextlib
-import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.db.models import Q
 
 from tagmill import sql
 from tagmill.errors import AlreadyExists, DatabaseUnavailable, Invalid, NotFound, TagmillError
+from tagmill.fleet import clusters
 from tagmill.fleet.models import Cluster
 from tagmill.fleet.slots import HeldPartitions, reserve
 from tagmill.fleet.uploads import CheckedUpload, Upload, Verdict, check
@@ -115,7 +113,7 @@ def _attempt(work: Any) -> Any:
 
 
 def _store(chosen: list[tuple[int, CheckedUpload]], create: bool | None) -> dict[int, Verdict]:
-    clusters = _Clusters()
+    chosen_clusters = _Clusters()
     system_ids = [checked.upload.system_id for _, checked in chosen]
     nodes = _live(system_ids)
     verdicts: dict[int, Verdict] = {}
@@ -124,7 +122,7 @@ def _store(chosen: list[tuple[int, CheckedUpload]], create: bool | None) -> dict
         system_id = checked.upload.system_id
         node = nodes.get(system_id)
         try:
-            change = _plan(checked, node, create, clusters)
+            change = _plan(checked, node, create, chosen_clusters)
         except TagmillError as error:
             verdicts[number] = Verdict(system_id, "refused", error=error)
             continue
@@ -138,7 +136,7 @@ def _store(chosen: list[tuple[int, CheckedUpload]], create: bool | None) -> dict
 
 
 def _plan(
-    checked: CheckedUpload, node: Stored | None, create: bool | None, clusters: _Clusters
+    checked: CheckedUpload, node: Stored | None, create: bool | None, chosen: _Clusters
 ) -> _Change:
     upload = checked.upload
     if create is True and node is not None:
@@ -147,8 +145,8 @@ def _plan(
         raise NotFound(f"there is no node {upload.system_id!r}")
     check_probes(checked, node)
     if upload.cluster is not None:
-        return _Change(checked, node, clusters.named(upload.cluster))
-    return _Change(checked, node, node.cluster_id if node else clusters.only())
+        return _Change(checked, node, chosen.named(upload.cluster))
+    return _Change(checked, node, node.cluster_id if node else chosen.only())
 
 
 def _apply(changes: dict[int, _Change]) -> dict[int, Verdict]:
@@ -231,16 +229,7 @@ class _Clusters:
     def named(self, key: str) -> int:
         """Raises NotFound."""
         if key not in self._found:
-            where = Q(name=key)
-            with contextlib.suppress(ValueError):
-                where |= Q(uuid=uuid.UUID(key))
-            cluster = None if "\0" in key else Cluster.objects.filter(where).first()
-            if cluster is None:
-                raise NotFound(
-                    f"there is no cluster {key!r}: create it first (POST /api/v1/clusters/)",
-                    field="cluster",
-                )
-            self._found[key] = cluster.id
+            self._found[key] = clusters.named(key).id
         return self._found[key]
 
     def only(self) -> int:

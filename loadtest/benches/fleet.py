@@ -29,11 +29,13 @@ from rich.table import Table
 
 from fixtures import loader
 from fixtures.tags import SAMPLE_TAGS
-from loadtest import bench, costs, processes
+from loadtest import bench
 from loadtest.bench import Bench, BenchError, Session
-from loadtest.saturation import conclusion, summary
-from loadtest.simulated import Behaviour, Report, plausible
-from loadtest.stack import ROOT, Stack, end_with_parent, free_port, running
+from loadtest.benches.saturation import conclusion, summary
+from loadtest.planner import costs
+from loadtest.rig import processes
+from loadtest.rig.simulated import Behaviour, Report, plausible
+from loadtest.rig.stack import ROOT, Stack, end_with_parent, free_port, running
 from tagmill.fleet.models import Partition
 from tagmill.rebuilds import leases, workers
 from tagmill.tags import tags
@@ -91,7 +93,7 @@ class Generator:
         name = f"generator-{behaviour.process}"
         with (log / f"{name}.log").open("wb") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "loadtest.simulated"],
+                [sys.executable, "-m", "loadtest.rig.simulated"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from loadtest import charts
+from loadtest.report import charts
 
 Section = list[str]
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import psycopg
 
 from expressions import definition, documents
-from loadtest.documents import NodeDocuments
+from loadtest.references.documents import NodeDocuments
 
 
 class Answer(NamedTuple):

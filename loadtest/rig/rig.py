@@ -18,9 +18,9 @@ from django.contrib.auth.models import User
 from django.db.models.functions import Now
 from knox.models import AuthToken
 
-from loadtest import processes
-from loadtest.http import Api
-from loadtest.stack import Stack, StackError, free_port, running
+from loadtest.rig import processes
+from loadtest.rig.http import Api
+from loadtest.rig.stack import Stack, StackError, free_port, running
 from tagmill import config
 from tagmill.rebuilds import workers
 from tagmill.rebuilds.models import Worker

@@ -13,7 +13,7 @@ from typing import Any
 
 from loadtest.bench import BenchError, read_json
 
-DATA = Path(__file__).resolve().parent / "data"
+DATA = Path(__file__).resolve().parents[1] / "data"
 DEFAULT = DATA / "costs.json"
 # The origin's own figures, from the mail in which its author does the napkin math.
 ORIGIN = DATA / "origin.json"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from loadtest.bench import percentile
-from loadtest.simulated import Report
+from loadtest.rig.simulated import Report
 
 # Of one core, or of all: more is never reached by a process that also waits for I/O.
 FULL = 0.85

@@ -9,7 +9,7 @@ from django.db import connection
 
 from expressions import documents as composed
 from expressions import evaluation
-from loadtest import documents
+from loadtest.references import documents
 
 _MEMBERS = """
 SELECT tag.name, node_tag.node_id

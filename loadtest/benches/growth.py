@@ -21,10 +21,10 @@ from fixtures import loader
 from fixtures.generate import ProfileName
 from loadtest import bench
 from loadtest.bench import Bench, Session, check_sizes, numbers
-from loadtest.definitions import definitions
-from loadtest.ingest import under_load
-from loadtest.reference import Reference, ask_lxml, mismatches
-from loadtest.rig import Rig, Usage, peaks
+from loadtest.references.answers import Reference, ask_lxml, mismatches
+from loadtest.rig.definitions import definitions
+from loadtest.rig.ingest import under_load
+from loadtest.rig.rig import Rig, Usage, peaks
 
 NODES = [1_000, 3_000, 10_000, 30_000, 100_000]
 TAGS = [1, 10, 100, 500]

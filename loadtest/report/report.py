@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 
 from loadtest.bench import Bench, BenchError, Session, read_json
-from loadtest.sections import SECTIONS, Section, text
+from loadtest.report.sections import SECTIONS, Section, text
 
 STYLE = """
 :root { color-scheme: light dark;

@@ -26,11 +26,11 @@ from expressions import documents as composed
 from expressions.errors import DefinitionError
 from fixtures.generate import ProfileName, generate
 from loadtest.bench import Bench, BenchError, Session, check_sizes, machine
-from loadtest.documents import NodeDocuments
-from loadtest.libxml_postgres import libxml_postgres
-from loadtest.xpath_exists import XpathExists
+from loadtest.references.documents import NodeDocuments
+from loadtest.references.libxml_postgres import libxml_postgres
+from loadtest.references.xpath_exists import XpathExists
 
-REAL = Path(__file__).resolve().parents[1] / "tests" / "data" / "real-xpaths.txt"
+REAL = Path(__file__).resolve().parents[2] / "tests" / "data" / "real-xpaths.txt"
 # As many nodes as a partition has by default.
 IMAGE_NODES = 1024
 # lxml's trees take ten times the bytes of the XML: few are held at a time.

@@ -25,7 +25,6 @@ from expressions import definition
 from expressions.errors import DefinitionError
 from fixtures import loader
 from fixtures.generate import ProfileName
-from loadtest import definitions
 from loadtest.bench import (
     Bench,
     BenchError,
@@ -36,11 +35,12 @@ from loadtest.bench import (
     progress,
     settings,
 )
-from loadtest.clients import Ask, Clients
-from loadtest.evaluate import REAL
-from loadtest.http import Api
-from loadtest.reference import ask_lxml
-from loadtest.rig import Rig, Running
+from loadtest.benches.evaluate import REAL
+from loadtest.references.answers import ask_lxml
+from loadtest.rig import definitions
+from loadtest.rig.clients import Ask, Clients
+from loadtest.rig.http import Api
+from loadtest.rig.rig import Rig, Running
 from tagmill.fleet.models import Partition
 
 WAIT_SECONDS = 60

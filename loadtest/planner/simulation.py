@@ -15,10 +15,10 @@ from typing import Any
 
 import simpy
 
-from loadtest import sharing
-from loadtest.capacity import LEAST_SECONDS, Demand, Deployment, batches, shared
-from loadtest.costs import Costs, Units, completion_units, fetch_units, lease_units
-from loadtest.sharing import MOST_ORDINARY
+from loadtest.planner import sharing
+from loadtest.planner.capacity import LEAST_SECONDS, Demand, Deployment, batches, shared
+from loadtest.planner.costs import Costs, Units, completion_units, fetch_units, lease_units
+from loadtest.planner.sharing import MOST_ORDINARY
 
 # About 20 events each.
 MOST_PARTITIONS = 20_000

@@ -24,10 +24,10 @@ from rich.table import Table
 from fixtures import loader
 from loadtest import bench
 from loadtest.bench import Bench, BenchError, Session, numbers
-from loadtest.costs import UNITS, units
-from loadtest.definitions import definitions
-from loadtest.reference import ask_lxml, mismatches
-from loadtest.rig import Rig, Usage, peaks
+from loadtest.planner.costs import UNITS, units
+from loadtest.references.answers import ask_lxml, mismatches
+from loadtest.rig.definitions import definitions
+from loadtest.rig.rig import Rig, Usage, peaks
 from tagmill import config, sql
 from tagmill.fleet.models import Cluster, Partition
 from tagmill.rebuilds import leases

@@ -19,12 +19,12 @@ from expressions import definition
 from fixtures import loader
 from fixtures.generate import ProfileName
 from fixtures.tags import SAMPLE_TAGS
-from loadtest import documents
 from loadtest.bench import Bench, Session, check_sizes, machine
-from loadtest.libxml_postgres import libxml_postgres
-from loadtest.reference import Reference, ask_lxml, mismatches
-from loadtest.rig import Rig, Running
-from loadtest.xpath_exists import XpathExists
+from loadtest.references import documents
+from loadtest.references.answers import Reference, ask_lxml, mismatches
+from loadtest.references.libxml_postgres import libxml_postgres
+from loadtest.references.xpath_exists import XpathExists
+from loadtest.rig.rig import Rig, Running
 from tagmill.rebuilds.models import Worker
 from tagmill.tags.models import NodeTag
 

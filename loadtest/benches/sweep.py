@@ -19,11 +19,12 @@ from rich.table import Table
 
 from fixtures import loader
 from fixtures.generate import ProfileName
-from loadtest import bench, documents
+from loadtest import bench
 from loadtest.bench import Bench, BenchError, Session, check_sizes, numbers
-from loadtest.definitions import definitions
-from loadtest.reference import ask_lxml, mismatches
-from loadtest.rig import Rig, Running, Usage
+from loadtest.references import documents
+from loadtest.references.answers import ask_lxml, mismatches
+from loadtest.rig.definitions import definitions
+from loadtest.rig.rig import Rig, Running, Usage
 from tagmill.fleet.models import Partition
 
 STATES = ("cold", "warm")

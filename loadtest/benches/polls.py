@@ -23,7 +23,7 @@ from django.db import transaction
 from rich.console import Console
 
 from loadtest.bench import Bench, BenchError, Session, machine, percentile
-from loadtest.stack import Stack, free_port, running
+from loadtest.rig.stack import Stack, free_port, running
 from tagmill.fleet import clusters, ingest
 from tagmill.rebuilds import workers
 from tagmill.tags import tags

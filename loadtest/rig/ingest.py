@@ -13,8 +13,8 @@ from typing import Any
 from django.db import connection
 
 from loadtest.bench import percentile
-from loadtest.http import Api, ApiProblem
-from loadtest.rig import Running
+from loadtest.rig.http import Api, ApiProblem
+from loadtest.rig.rig import Running
 
 MARKER_TAG = "bench-marker"
 MARKER = '<node id="bench-marker"/>'

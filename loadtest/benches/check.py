@@ -16,10 +16,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from loadtest import costs
 from loadtest.bench import Bench, BenchError, Session, read_json
-from loadtest.capacity import Demand, Deployment, cpu_seconds, predict
-from loadtest.simulation import simulate
+from loadtest.planner import costs
+from loadtest.planner.capacity import Demand, Deployment, cpu_seconds, predict
+from loadtest.planner.simulation import simulate
 
 # Machines are noisy, and a plan has its reserve: what is worse than this says nothing.
 MOST_ERROR = 0.25

@@ -21,8 +21,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from loadtest import sharing
-from loadtest.costs import (
+from loadtest.planner import sharing
+from loadtest.planner.costs import (
     PROCESSES,
     Costs,
     completion_units,
@@ -30,7 +30,7 @@ from loadtest.costs import (
     lease_units,
     units,
 )
-from loadtest.sharing import AHEAD_SECONDS, Shared
+from loadtest.planner.sharing import AHEAD_SECONDS, Shared
 
 # Costs are not known better than this, so nothing is added for a smaller excess. (The origin's
 # author did the same: 25 clusters at 8 to 1 made "~3" API servers.)

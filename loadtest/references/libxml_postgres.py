@@ -21,7 +21,7 @@ from pathlib import Path
 import psutil
 import psycopg
 
-from loadtest.stack import StackError, end_with_parent
+from loadtest.rig.stack import StackError, end_with_parent
 
 # Debian keeps each major version's binaries here; other systems have them in PATH.
 DEBIAN_BINARIES = Path("/usr/lib/postgresql")

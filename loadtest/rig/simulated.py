@@ -1,6 +1,6 @@
 """Simulated workers: the real protocol over real HTTP, and a pause where a worker evaluates.
 
-As a program (`python -m loadtest.simulated`) it runs many of them in one reactor. Its standard
+As a program (`python -m loadtest.rig.simulated`) it runs many of them in one reactor. Its standard
 input has one JSON object a line: first the `Behaviour`, then commands; each is answered by a line.
 
     {"workers": 50}   have that many workers; answers {"workers": 50} when all have registered

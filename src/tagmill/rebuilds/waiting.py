@@ -1,0 +1,89 @@
+"""Why something is not ready yet: what tags, rebuilds and previews wait for.
+
+It is derived from what is stale, who lives and what is leased, in one statement, however many are
+asked about. Nothing is stored, and no lock is taken.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tagmill import sql
+from tagmill.config import load
+
+Reason = Literal["failure", "no_worker", "worker", "evaluation"]
+# What somebody has to do something about comes first.
+REASONS: tuple[Reason, ...] = ("failure", "no_worker", "worker", "evaluation")
+# Bounds one answer where there are thousands of clusters: the rest wait for the same reasons.
+MAX_WAITS = 20
+
+
+@dataclass(frozen=True)
+class Wait:
+    """One thing that is waited for. `cluster` is None for a failure; `partitions` wait for it."""
+
+    reason: Reason
+    cluster: str | None
+    partitions: int
+    message: str
+
+
+@dataclass(frozen=True)
+class Waits:
+    """By the ids of what was asked about; what waits for nothing is not in them."""
+
+    expressions: dict[int, list[Wait]] = field(default_factory=dict)
+    rebuilds: dict[int, list[Wait]] = field(default_factory=dict)
+    previews: dict[int, list[Wait]] = field(default_factory=dict)
+
+
+def waiting_for(
+    expressions: Sequence[int] = (), rebuilds: Sequence[int] = (), previews: Sequence[int] = ()
+) -> Waits:
+    """The gravest reasons first, MAX_WAITS of each. One statement; none where nothing is asked."""
+    if not (expressions or rebuilds or previews):
+        return Waits()
+    values = {
+        "expressions": list(expressions),
+        "rebuilds": list(rebuilds),
+        "previews": list(previews),
+        "seconds": load().lease_seconds,
+    }
+    found: dict[str, dict[int, list[Wait]]] = defaultdict(lambda: defaultdict(list))
+    for kind, key, *said in sql.rows(__file__, "waiting", values):
+        found[kind][key].append(_wait(*said))
+    return Waits(*(_gravest(found[kind]) for kind in ("expression", "rebuild", "preview")))
+
+
+def live_workers() -> list[tuple[int, str, int]]:
+    """Of every cluster: its id, its name, and the live workers that may answer for it."""
+    found = sql.rows(__file__, "live_workers", {"seconds": load().lease_seconds})
+    return [(cluster, name, int(workers)) for cluster, name, workers in found]
+
+
+def _gravest(found: dict[int, list[Wait]]) -> dict[int, list[Wait]]:
+    return {
+        key: sorted(waits, key=lambda wait: REASONS.index(wait.reason))[:MAX_WAITS]
+        for key, waits in found.items()
+    }
+
+
+def _wait(
+    failure: str | None, cluster: str | None, workers: int, partitions: int, held: int
+) -> Wait:
+    some = "1 partition" if partitions == 1 else f"{partitions} partitions"
+    wait = "waits" if partitions == 1 else "wait"
+    if failure is not None:
+        return Wait("failure", None, partitions, f"a failed expression: {failure}")
+    if not workers and not held:
+        message = (
+            f"no worker for cluster {cluster}: {some} {wait} until one runs with a token for it"
+        )
+        return Wait("no_worker", cluster, partitions, message)
+    if held:
+        message = f"evaluation: workers hold {held} of {some} in cluster {cluster}"
+        return Wait("evaluation", cluster, partitions, message)
+    return Wait("worker", cluster, partitions, f"a worker: {some} {wait} in cluster {cluster}")
