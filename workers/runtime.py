@@ -59,7 +59,8 @@ LOW_WATER_PAGES = 2
 MOST_HOLDS = 50_000
 # Attempts for one page; then the partition goes back, perhaps to a worker with a better path.
 FETCH_ATTEMPTS = 8
-# Before a partition that the child did not get through may be leased again: twice as long each time.
+# Seconds before a partition that the child did not get through may be leased again: twice as many
+# each time.
 FIRST_DELAY, MOST_DELAY = 5, 600
 # A lease that is not given back ends by the server's clock anyway.
 GIVE_UP_SECONDS = 5.0
@@ -342,8 +343,10 @@ class Worker:
         does not get through costs a child, with all that it holds. An upload ends the delay."""
         if not isinstance(error, EvaluatorError):
             return 0
+        times = self._unfinished[partition]
         self._unfinished[partition] += 1
-        return min(FIRST_DELAY * 2 ** min(self._unfinished[partition] - 1, 16), MOST_DELAY)
+        # A shift of so many bits is beyond MOST_DELAY.
+        return min(FIRST_DELAY << min(times, 16), MOST_DELAY)
 
     def _abandon(self, job: Job, reason: str, *, give_back: bool, delay: int = 0) -> None:
         job.is_abandoned = True

@@ -155,8 +155,8 @@ class Settings:
     evaluation_bytes: int = option(
         evaluation_bytes,
         "2GiB",
-        "Memory that the evaluating process may take beside its images: one that needs more ends, and"
-        " what it was at is given back or has failed. At least 256MiB; 0 is no limit.",
+        "Memory that the evaluating process may take beside its images: one that needs more ends,"
+        " and what it was at is given back or has failed. At least 256MiB; 0 is no limit.",
     )
     shadow: float = option(
         share, "0", "Share of the documents, 0 to 1, on which the kernel is compared with lxml."

@@ -394,7 +394,8 @@ def guarded(read, text_of):
         return read(*arguments)
     return reader
 
-expressions.documents.compose = guarded(expressions.documents.compose, lambda probes: probes["lshw"])
+documents = expressions.documents
+documents.compose = guarded(documents.compose, lambda probes: probes["lshw"])
 try:
     import tagmill_kernel
 except ImportError:

@@ -48,9 +48,10 @@ class Answers:
     """`members`: the slots that match, by expression id; a bitmap as a Python int.
 
     `failures`: the reason, by the id of an expression that has no answer. `unreadable`: slots whose
-    document the parser refuses, for its reason; they match nothing. `shadowed`: documents that the reference was
-    asked about too, and `disagreements` the (expression, slot) on which it differs. `vocabulary`:
-    of the documents to learn from, as far as they can be parsed; None where there was none.
+    document the parser refuses, for its reason; they match nothing. `shadowed`: documents that
+    the reference was asked about too, and `disagreements` the (expression, slot) on which it
+    differs. `vocabulary`: of the documents to learn from, as far as they can be parsed; None where
+    there was none.
     """
 
     members: dict[int, int] = field(default_factory=dict)
@@ -81,6 +82,7 @@ class Image(Protocol):
         note: Note,
         learn: int = 0,
         singly: bool = False,
+        *,
         seconds: float = EVALUATION_SECONDS,
     ) -> Answers:
         """One pass for all (id, compiled); over all slots, or those of the bitmap `slots`. The

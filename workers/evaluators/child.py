@@ -115,7 +115,7 @@ class Child:
         learn = header.get("learn")
         learnt = 0 if learn is None else held.newer(learn, slots)
         answers = held.image.evaluate(
-            wanted, chosen, self._note, learnt, header["singly"], self._seconds
+            wanted, chosen, self._note, learnt, header["singly"], seconds=self._seconds
         )
         for key in answers.failures:
             del self._compiled[key]
@@ -204,8 +204,8 @@ def die_with_parent(parent: int) -> None:
 
 
 def limit_memory(most_bytes: int) -> None:
-    """Better this child than whatever the host's kernel would choose. 0: no limit. What it shares with
-    others, as libraries, does not count."""
+    """Better this child than whatever the host's kernel would choose. 0: no limit. What it shares
+    with others, as libraries, does not count."""
     if most_bytes:
         resource.setrlimit(resource.RLIMIT_DATA, (most_bytes, most_bytes))
 

@@ -30,11 +30,11 @@ from workers.evaluators.base import (
 )
 from workers.evaluators.lxml_evaluator import LxmlImage
 
-# A step is a node looked at, and takes some 20 ns. A fifth of the seconds that an expression may take,
-# so that, as a rule, the budget ends it, alone, and not the watchdog with the child.
+# A step is a node looked at, and takes some 20 ns. A fifth of the seconds that an expression may
+# take, so that, as a rule, the budget ends it, alone, and not the watchdog with the child.
 STEPS_PER_SECOND = 10_000_000
-# Ordinary expressions take some hundred steps a document, where they cannot be answered by columns at
-# all: they are not to fail on a large page, however little time there is.
+# Ordinary expressions take some hundred steps a document, where they cannot be answered by columns
+# at all: they are not to fail on a large page, however little time there is.
 LEAST_STEPS_PER_DOCUMENT = 10_000
 # The kernel counts in 64 bits.
 MOST_STEPS = 1 << 62
@@ -91,6 +91,7 @@ class KernelImage:
         note: Note,
         learn: int = 0,
         singly: bool = False,
+        *,
         seconds: float = EVALUATION_SECONDS,
     ) -> Answers:
         chosen = self._slots if slots is None else self._slots & slots
@@ -130,8 +131,8 @@ class KernelImage:
         for (key, _), result in zip(expressions, found, strict=True):
             if isinstance(result, tagmill_kernel.BudgetExceeded):
                 answers.failures[key] = (
-                    f"stopped after {budget:,} steps on {len(self._image)} nodes, which {seconds:g} s"
-                    " allow"
+                    f"stopped after {budget:,} steps on {len(self._image)} nodes, which"
+                    f" {seconds:g} s allow"
                 )
             else:
                 answers.members[key] = int.from_bytes(result, "little")

@@ -37,6 +37,7 @@ class LxmlImage:
         note: Note,
         learn: int = 0,
         singly: bool = False,
+        *,
         seconds: float = EVALUATION_SECONDS,
     ) -> Answers:
         # Always singly; the time is kept from outside.
@@ -75,7 +76,7 @@ class LxmlImage:
 
 def is_shortage(error: Exception) -> bool:
     """Whether libxml2 had too little memory, which says nothing about the document."""
-    return isinstance(error, etree.XMLSyntaxError) and error.code == NO_MEMORY
+    return isinstance(error, etree.XMLSyntaxError) and getattr(error, "code", None) == NO_MEMORY
 
 
 class LxmlEvaluator:

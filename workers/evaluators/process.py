@@ -10,8 +10,8 @@ the order in which they are submitted. Whatever happens to the child, every page
 - Either happens while it is at many expressions at once, as the kernel is: then nobody can be
   blamed yet, and the rest of the pass is asked singly.
 - Either happens twice while it reads the same document, or the same page: the page fails with
-  EvaluatorError. Memory or time was short, which says nothing about what the document contains; only
-  an error of the parser itself means that a document matches nothing.
+  EvaluatorError. Memory or time was short, which says nothing about what the document contains;
+  only an error of the parser itself means that a document matches nothing.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ class Pass:
     """The expressions of one partition by id, and what came of them so far.
 
     Written by EvaluatorProcess. `failures`: reasons by id. `seen`: the slots answered, as a bitmap,
-    and `unreadable` those of them that the parser refused; a slot is evaluated on the first page that
-    names it. `singly`: one of the expressions is to be found out. `deaths`: how often the child ended
-    at an expression (slot 0), a document, or a page (by its number).
+    and `unreadable` those of them that the parser refused; a slot is evaluated on the first page
+    that names it. `singly`: one of the expressions is to be found out. `deaths`: how often the
+    child ended at an expression (slot 0), a document, or a page (by its number).
     """
 
     expressions: dict[int, Definition]

@@ -145,11 +145,11 @@ def _count_failures(results: Sequence[PartitionResult], standing: dict[str, int]
 
 def _what_helps(reason: str) -> str:
     if not reason.startswith(STOPPED):
-        return "Mend the definition, or what keeps the worker from evaluating it, and rebuild the tag."
+        return "Mend the definition, or what keeps workers from evaluating it, and rebuild the tag."
     seconds = load().evaluation_seconds
     return (
-        "Simplify the definition, or allow more time (TAGMILL_EVALUATION_SECONDS on the server, which"
-        f" is {seconds:g}) and rebuild the tag."
+        "Simplify the definition, or allow more time (TAGMILL_EVALUATION_SECONDS on the server,"
+        f" which is {seconds:g}) and rebuild the tag."
     )
 
 

@@ -326,8 +326,8 @@ def owe_ordinary(worker: Worker, began: datetime, previews: int) -> None:
 
 
 def give_up(worker: Worker, leases: Sequence[str], reason: str, delay: int = 0) -> None:
-    """Give leases back: their partitions can be leased again at once, or, where the worker could not
-    evaluate them, after `delay` seconds, or when they change."""
+    """Give leases back: their partitions can be leased again at once, or, where the worker could
+    not evaluate them, after `delay` seconds, or when they change."""
     with transaction.atomic():
         rows = _release(Lease.objects.filter(worker=worker, uuid__in=leases), delay)
     say = log.warning if delay else log.info
