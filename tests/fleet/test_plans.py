@@ -58,7 +58,7 @@ def test_no_hot_statement_reads_a_large_table_whole() -> None:
         (matches, "lock_matches", {"partitions": partitions[:4], "expressions": expressions}),
         (leases, "candidates", {"clusters": None, "holds": partitions[:9]}),
         (leases, "candidates", {"clusters": ids(Cluster), "holds": []}),
-        (freshness, "status", {"expressions": expressions[:1]}),
+        (freshness, "status", {"expressions": expressions[:1], "tags": [tag.id]}),
         (members, "membership", {"expression": tag.expression_id, "tag": tag.id}),
         (matches, "stale_for", {"expressions": expressions[:1]}),
         (previews, "preview_members", {"expression": expressions[0], "compare_to": tag.id}),
@@ -81,7 +81,7 @@ def test_what_looks_at_all_matches_stays_cheap() -> None:
     wide: list[tuple[Any, str, dict[str, Any]]] = [
         (rebuilds, "reached", {"rebuilds": rebuilds_found}),
         (rebuilds, "progress", {"rebuild": rebuilds_found[0]}),
-        (freshness, "status", {"expressions": ids(Expression)}),
+        (freshness, "status", {"expressions": ids(Expression), "tags": ids(Tag)}),
         (waiting, "waiting", {**no_waits, "expressions": ids(Expression)}),
         (waiting, "waiting", {**no_waits, "rebuilds": rebuilds_found[:1]}),
         (publishing, "complete_tags", {"tags": ids(Tag)}),

@@ -14,10 +14,10 @@ class Held:
 
     def __init__(self, row: tuple[int, ...]) -> None:
         """From a row of lock_partitions.sql."""
-        self.id, rev, capacity, self.next_slot, self.node_count, self.cluster_id = row
+        self.id, rev, self.capacity, self.next_slot, self.node_count, self.cluster_id = row
         self.rev = rev + 1
         """What the nodes changed by this transaction are stamped with."""
-        self.room = capacity - self.next_slot
+        self.room = self.capacity - self.next_slot
         self.is_changed = False
 
     def give_slot(self) -> int:
