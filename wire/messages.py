@@ -35,6 +35,8 @@ class Register:
     name: str
     evaluator: str
     version: str
+    host: str = ""
+    pid: int = 0
 
 
 @dataclass(frozen=True, slots=True)

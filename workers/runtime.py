@@ -8,6 +8,8 @@ child never waits for the network and no partition waits here while another work
 from __future__ import annotations
 
 import itertools
+import os
+import socket
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -23,8 +25,10 @@ from twisted.internet.defer import (
 from twisted.internet.task import LoopingCall, deferLater
 from twisted.python.failure import Failure
 
-from wire.messages import VERSION, GiveUp, Heartbeat, LeaseRequest, Register, Registered
+from wire import __version__
+from wire.messages import GiveUp, Heartbeat, LeaseRequest, Register, Registered
 from workers import job as jobs
+from workers import logs
 from workers.backoff import Backoff
 from workers.client import Client
 from workers.completer import Completer
@@ -62,6 +66,8 @@ FETCH_ATTEMPTS = 8
 # Seconds before a partition that the child did not get through may be leased again: twice as many
 # each time.
 FIRST_DELAY, MOST_DELAY = 5, 600
+# Of the host's name, as the server stores it.
+MAX_HOST = 256
 # A lease that is not given back ends by the server's clock anyway.
 GIVE_UP_SECONDS = 5.0
 
@@ -168,7 +174,10 @@ class Worker:
 
     async def _register(self) -> Registered:
         if self._registered is None:
-            message = Register(self._settings.name, self._settings.evaluator, str(VERSION))
+            host, pid = socket.gethostname(), os.getpid()
+            message = Register(
+                self._settings.name, self._settings.evaluator, __version__, host[:MAX_HOST], pid
+            )
             registered = await self._persistently(
                 "register", lambda: self._client.register(message)
             )
@@ -178,6 +187,8 @@ class Worker:
             if self._heart.running:
                 self._heart.stop()
             self._heart.start(registered.heartbeat_seconds, now=False)
+            logs.identify(worker=registered.worker)
+            self._metrics.identify(registered.worker, message)
             log.info("registered", action="registered", worker=registered.worker)
         return self._registered
 
@@ -196,7 +207,7 @@ class Worker:
                     "no answer; trying again",
                     action="retrying",
                     call=call,
-                    error=str(error),
+                    error=_explained(error, self._settings.server),
                     delay=round(delay, 3),
                 )
                 await self._sleep(delay)
@@ -470,6 +481,12 @@ class Worker:
 
     async def _sleep(self, seconds: float) -> None:
         await deferLater(self._reactor, seconds)
+
+
+def _explained(error: ServerError, server: str) -> str:
+    if not isinstance(error, NotFound):
+        return str(error)
+    return f"{error}: is {server} (--server) the address of a Tagmill server, without /api/v1?"
 
 
 def _one_node(after: int | None, error: AnswerTooLarge) -> str:

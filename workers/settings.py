@@ -23,6 +23,7 @@ UNITS = {"": 1, "b": 1, "k": 10**3, "kb": 10**3, "m": 10**6, "mb": 10**6, "g": 1
 UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30}
 MOST_PORT = 65535
 MOST_PARTITIONS = 256
+API = "/api/v1"
 LEAST_EVALUATION_BYTES = 256 * 2**20
 
 
@@ -68,7 +69,10 @@ def url(text: str) -> str:
         is_good = False
     if not is_good:
         raise ValueError("must be a URL, as http://127.0.0.1:8080")
-    return text
+    if parts.query or parts.fragment or parts.username is not None:
+        raise ValueError("must be a URL without user, query or fragment, as http://127.0.0.1:8080")
+    # What the API's documentation shows is meant as well.
+    return text.rstrip("/").removesuffix(API).rstrip("/")
 
 
 def choice(*names: str) -> Callable[[str], str]:

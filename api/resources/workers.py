@@ -49,6 +49,8 @@ class WorkerOut(serializers.Serializer[Any]):
     name = serializers.CharField()
     evaluator = serializers.CharField()
     version = serializers.CharField()
+    host = serializers.CharField()
+    pid = serializers.IntegerField()
     token = serializers.CharField(source="token.name")
     clusters = serializers.ListField(
         child=serializers.CharField(),

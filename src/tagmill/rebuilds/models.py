@@ -100,6 +100,8 @@ class Worker(models.Model):
     name = models.CharField(max_length=256)
     evaluator = models.CharField(max_length=32)
     version = models.CharField(max_length=64)
+    host = models.CharField(max_length=256, db_default="", help_text="empty: it did not say")
+    pid = models.IntegerField(db_default=0)
     registered_at = models.DateTimeField(db_default=Now(), editable=False)
     last_heartbeat = models.DateTimeField(db_default=Now(), editable=False)
     ordinary_until = models.DateTimeField(

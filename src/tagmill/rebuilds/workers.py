@@ -25,6 +25,7 @@ LOOKUP_BYTES = 8
 SECRET_BYTES = 32
 NAME_LENGTH = 256
 SHORT_LENGTH = {"evaluator": 32, "version": 64}
+MAX_PID = 2**31 - 1
 # A worker silent for this many leases is forgotten; it registers again when it comes back.
 SILENT_LEASES = 3
 
@@ -67,8 +68,17 @@ def register(token: WorkerToken, said: Register) -> Worker:
         value = getattr(said, field)
         if not value or len(value) > limit or not value.isprintable():
             raise Invalid(f"must be 1 to {limit} printable characters", field=field)
+    if len(said.host) > NAME_LENGTH or not said.host.isprintable():
+        raise Invalid(f"must be at most {NAME_LENGTH} printable characters", field="host")
+    if not 0 <= said.pid <= MAX_PID:
+        raise Invalid("must be the number of a process", field="pid")
     return Worker.objects.create(
-        token=token, name=said.name, evaluator=said.evaluator, version=said.version
+        token=token,
+        name=said.name,
+        evaluator=said.evaluator,
+        version=said.version,
+        host=said.host,
+        pid=said.pid,
     )
 
 
