@@ -14,6 +14,7 @@ from django.http import HttpRequest
 from django.urls import reverse_lazy
 from django.utils.html import format_html
 
+from api.models import UserToken
 from api.staleness import stale_matches
 from tagmill.errors import TagmillError
 from tagmill.fleet import clusters
@@ -124,7 +125,8 @@ class TagForm(ModelForm):
         if self.cleaned_data["name"] != self.initial["name"]:
             changes["name"] = self.cleaned_data["name"]
         if changes:
-            self.instance = tags.update(self.initial["name"], **changes)
+            by = cast(User, self.asked_by)
+            self.instance = tags.update(self.initial["name"], by=by, **changes)
 
     def _post_clean(self) -> None:
         """The domain has checked and stored the instance; Django's own construction must not touch
@@ -390,6 +392,19 @@ class WorkerTokenAdmin(ModelAdmin):
     def revoke_selected(self, request: HttpRequest, queryset: QuerySet[WorkerToken]) -> None:
         count = queryset.filter(revoked_at=None).update(revoked_at=Now())
         self.message_user(request, f"{count} tokens are revoked.")
+
+
+@admin.register(UserToken)
+class UserTokenAdmin(ReadOnly):
+    """Revoked here; issued over the API and by manage.py create_token."""
+
+    list_display = ("key", "user", "role", "created_at", "expires_at", "last_used_at")
+    search_fields = ("=key", "=user__username")
+    list_select_related = ("user",)
+    fields = ("key", "user", "role", "is_login", "created_at", "expires_at", "last_used_at")
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return ModelAdmin.has_delete_permission(self, request, obj)
 
 
 def _code(expression: Any) -> str:

@@ -58,6 +58,12 @@ REQUEST_SECONDS = Histogram(
     registry=REGISTRY,
 )
 PARKED_POLLS = Gauge("tagmill_parked_polls", "Long-polls waiting for work", registry=REGISTRY)
+CONNECTIONS = Gauge("tagmill_connections", "Connections of clients", registry=REGISTRY)
+REFUSED_CONNECTIONS = Counter(
+    "tagmill_refused_connections_total",
+    "Connections closed at once: there were too many",
+    registry=REGISTRY,
+)
 BATCH_BYTES = Histogram(
     "tagmill_batch_bytes",
     "Bytes of a batch as sent, after compression",

@@ -12,10 +12,11 @@ from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from api.limits import SMALL, BodyLimit
 from api.openapi import Schema
 from api.pagination import KeysetPagination
-from api.permissions import Role
 from api.problems import UnknownField
+from api.roles import Role
 from tagmill.errors import NotFound
 
 
@@ -39,9 +40,11 @@ class Name(serializers.CharField):
 
 class Resource(GenericAPIView[Any]):
     """`roles`: the role a method takes, where it is not viewer for reading and operator for the
-    rest. `parameters`: the query parameters known, beside those of pages."""
+    rest. `parameters`: the query parameters known, beside those of pages. `body_limit`: of what is
+    sent to it."""
 
     roles: ClassVar[dict[str, Role]] = {}
+    body_limit: ClassVar[BodyLimit] = SMALL
     parameters: ClassVar[frozenset[str]] = frozenset()
     keyset: ClassVar[str] = "id"
     pagination_class = KeysetPagination

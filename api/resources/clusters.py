@@ -11,8 +11,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from api.permissions import Role
 from api.resources.base import Name, Resource, Strict
+from api.roles import Role
 from tagmill.fleet import clusters
 from tagmill.fleet.models import Cluster
 

@@ -12,11 +12,12 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from api import imports, problems
+from api import imports, limits, problems
 from api.parsers import NDJSONParser, TextXMLParser, XMLParser
 from api.renderers import JSONRenderer, NDJSONRenderer, XMLRenderer
 from api.resources.base import Resource, is_current, one
 from api.resources.nodes import node_named, store
+from api.roles import Role
 from tagmill.errors import NotFound
 from tagmill.fleet.ingest import Upload
 from tagmill.fleet.models import Document
@@ -32,8 +33,10 @@ class StoredOut(serializers.Serializer[Any]):
 class OneDocument(Resource):
     """The XML that one probe printed, as it was uploaded but for its XML declaration."""
 
+    roles = {"PUT": Role.UPLOADER}
     parameters = frozenset({"probe"})
     parser_classes = [XMLParser, TextXMLParser]
+    body_limit = limits.DOCUMENT
     renderer_classes = [XMLRenderer, JSONRenderer]
     serializer_class = StoredOut
     queryset = Document.objects.all()
@@ -86,6 +89,7 @@ class ImportNodes(Resource):
     last line is `{"summary": {...}}`. Good lines are stored, bad ones are refused each for itself.
     """
 
+    roles = {"POST": Role.UPLOADER}
     parser_classes = [NDJSONParser]
     renderer_classes = [NDJSONRenderer, JSONRenderer]
     serializer_class = StoredOut

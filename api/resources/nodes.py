@@ -11,8 +11,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
+from api import limits
 from api.resources.base import Resource, Strict, one
 from api.resources.clusters import cluster_named
+from api.roles import Role
 from tagmill.errors import Invalid
 from tagmill.fleet import ingest
 from tagmill.fleet.ingest import Upload
@@ -90,7 +92,9 @@ def store(upload: Upload, *, create: bool) -> ingest.Verdict:
 
 
 class Nodes(Resource):
+    roles = {"POST": Role.UPLOADER}
     has_pages = True
+    body_limit = limits.LARGE
     parameters = frozenset({"tag", "not_tag", "cluster", "hostname"})
     serializer_class = NodeOut
     queryset = Node.objects.all()
@@ -155,6 +159,7 @@ class Nodes(Resource):
 
 
 class OneNode(Resource):
+    roles = {"PATCH": Role.UPLOADER}
     serializer_class = NodeDetail
     queryset = Node.objects.all()
 

@@ -13,6 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
+from api import limits
 from api.resources import waits
 from api.resources.base import Resource, Strict, one
 from tagmill.rebuilds import rebuilds, waiting
@@ -85,6 +86,7 @@ def accepted(request: Request, rebuild: Rebuild) -> Response:
 
 
 class Rebuilds(Resource):
+    body_limit = limits.LIST
     has_pages = True
     keyset = "-id"
     serializer_class = RebuildSummary

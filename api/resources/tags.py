@@ -14,6 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
+from api import limits
 from api.resources import rebuilds as rebuild_resources
 from api.resources import waits
 from api.resources.base import Resource, Strict, one, with_etag
@@ -207,6 +208,7 @@ EXAMPLE = OpenApiExample(
 class Tags(Resource):
     has_pages = True
     keyset = "name"
+    body_limit = limits.DEFINITION
     serializer_class = TagOut
     queryset = Tag.objects.all()
 
@@ -231,6 +233,7 @@ class Tags(Resource):
 
 
 class OneTag(Resource):
+    body_limit = limits.DEFINITION
     serializer_class = TagDetail
     queryset = Tag.objects.all()
 
@@ -241,7 +244,8 @@ class OneTag(Resource):
     def patch(self, request: Request, name: str) -> Response:
         """A new definition is `pending_definition` until it is evaluated everywhere."""
         changes = self.given(TagFields, is_partial=True)
-        changed = tags.update(name, **changes) if changes else tag_named(name)
+        by = cast(User, request.user)
+        changed = tags.update(name, by=by, **changes) if changes else tag_named(name)
         return Response(body(changed.name))
 
     @extend_schema(responses={204: None})
@@ -281,6 +285,7 @@ class RebuildTag(Resource):
 
 
 class AssignTag(Resource):
+    body_limit = limits.LIST
     serializer_class = Assigned
     queryset = Tag.objects.all()
 

@@ -16,11 +16,12 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from api import metrics
+from api import limits, metrics
 from api.authentication import WorkerTokenAuthentication
-from api.permissions import IsWorker, Role
+from api.permissions import IsWorker
 from api.problems import unfit
 from api.resources.base import Resource
+from api.roles import Role
 from tagmill.config import load
 from tagmill.errors import Invalid, NotFound, WorkerGone
 from tagmill.fleet.models import Cluster
@@ -144,6 +145,8 @@ class RegisterWorker(WorkerCall):
 
 
 class Heartbeat(WorkerCall):
+    body_limit = limits.LIST
+
     @_documented("heartbeat")
     def post(self, request: Request) -> HttpResponse:
         asked = self.message(messages.Heartbeat)
@@ -152,6 +155,8 @@ class Heartbeat(WorkerCall):
 
 
 class LeasePartitions(WorkerCall):
+    body_limit = limits.LEASE
+
     @_documented("lease")
     def post(self, request: Request) -> HttpResponse:
         asked = self.message(messages.LeaseRequest)
@@ -163,6 +168,8 @@ class LeasePartitions(WorkerCall):
 
 
 class Complete(WorkerCall):
+    body_limit = limits.LARGE
+
     @_documented("complete")
     def post(self, request: Request) -> HttpResponse:
         completion = self.message(messages.Completion)
@@ -173,6 +180,8 @@ class Complete(WorkerCall):
 
 
 class GiveUp(WorkerCall):
+    body_limit = limits.LIST
+
     @_documented("fail")
     def post(self, request: Request) -> HttpResponse:
         asked = self.message(messages.GiveUp)

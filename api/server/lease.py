@@ -40,7 +40,6 @@ class LeaseResource(Native):
 MOST_PARTITIONS = 256
 # The partitions that a worker names as held, ten bytes each.
 MOST_HOLDS = 100_000
-MOST_BYTES = 1024 * 1024
 
 
 def wait(prefer: str | None) -> int:

@@ -54,12 +54,29 @@ class Config(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """What is logged, as one JSON object a line on standard error."""
 
+    token_days: Annotated[float, Field(ge=0, le=36_500)] = 90.0
+    """How long a token of a user lasts that is issued without a time of its own. 0: for ever."""
+
+    login_hours: Annotated[float, Field(ge=0, le=87_600)] = 12.0
+    """How long a token lasts that somebody got for a name and a password. 0: for ever."""
+
+    tokens_per_user: Annotated[int, Field(ge=1, le=10_000)] = 50
+    """Most tokens issued for one user, and most that the user got by logging in: beyond it, the
+    first are refused, and the oldest of the second end."""
+
     metrics_token: str = ""
     """What `/metrics` asks for as `Authorization: Bearer`. Empty: it answers only to clients on the
     same machine that come without a proxy."""
 
     threads: Annotated[int, Field(ge=2, le=64)] = 16
     """Threads for REST and admin requests. Waiting workers and event streams need none."""
+
+    connections: Annotated[int, Field(ge=16, le=65_536)] = 8192
+    """Most connections at once; further ones are closed. A worker has up to four."""
+
+    connections_per_address: Annotated[int, Field(ge=4, le=65_536)] = 2048
+    """Most connections of one address. Not counted where `TAGMILL_TRUSTED_PROXIES` is above 0:
+    there, every connection is a proxy's."""
 
     maintenance: bool = True
     """Run the periodic tasks (reaper, sweep, collection, clean-up) inside this API server."""
@@ -77,9 +94,10 @@ class Config(BaseSettings):
     """The deepest nesting of elements accepted. libxml2 itself stops at 256."""
 
     request_bytes: Annotated[int, Field(ge=1 * MIB)] = 16 * MIB
-    """The largest request body accepted, except for `nodes/import`, which is streamed. At least 1
-    MiB: a worker's result for one partition of 1024 slots and 500 tags has up to 220 kB, and what
-    it learnt for lint comes on top."""
+    """The largest results of a worker in one request, and the largest node with its documents as
+    JSON; other requests have smaller bounds of their own. At least 1 MiB: a worker's result for one
+    partition of 1024 slots and 500 tags has up to 220 kB, and what it learnt for lint comes on
+    top."""
 
     import_line_bytes: Annotated[int, Field(ge=1024)] = 16 * MIB
     """The longest line of a bulk import."""
@@ -108,7 +126,8 @@ class Config(BaseSettings):
     """The longest that a long-poll is held (`Prefer: wait`)."""
 
     evaluation_attempts: Annotated[int, Field(ge=1, le=10)] = 2
-    """Failed evaluations after which an expression counts as failed."""
+    """How many different workers must fail an expression before it counts as failed; the only one
+    that lives must fail it under so many leases."""
 
     evaluation_seconds: Annotated[float, Field(gt=0)] = 5.0
     """The longest that one expression may take on one document before a worker stops it."""
@@ -127,6 +146,9 @@ class Config(BaseSettings):
 
     rebuild_days: Annotated[int, Field(ge=1)] = 30
     """How long rebuilds that are over stay listed."""
+
+    audit_days: Annotated[int, Field(ge=1)] = 365
+    """How long the audit keeps who changed tags, clusters, tokens, users and their roles."""
 
     @field_validator("listen")
     @classmethod

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
-import structlog
 from django.db import transaction
-from django.db.models import F, Q
-from django.db.models.functions import Now
 
-from tagmill.config import load
 from tagmill.errors import Invalid
 from tagmill.fleet import vocabularies
 from tagmill.fleet.models import Cluster, Partition
-from tagmill.rebuilds import leases, rebuilds
+from tagmill.rebuilds import leases, rebuilds, workers
 from tagmill.rebuilds.models import Worker
-from tagmill.tags import matches, previews, publishing
-from tagmill.tags.models import Expression, Tag
+from tagmill.tags import failures, matches, previews, publishing
 from wire import bitmap
 from wire.messages import (
     Completion,
@@ -26,13 +21,6 @@ from wire.messages import (
     ResultOutcome,
 )
 
-log = structlog.get_logger("tagmill.completions")
-
-REASON_LENGTH = 1000
-# What a worker says of an expression that was given too little time.
-STOPPED = "stopped after"
-# Expressions that one completion has lines in the log about, and tags that one of them names.
-MAX_LOGGED, MAX_NAMES = 16, 8
 
 
 def complete(worker: Worker, completion: Completion) -> CompletionAnswer:
@@ -43,6 +31,8 @@ def complete(worker: Worker, completion: Completion) -> CompletionAnswer:
     """
     with transaction.atomic():
         partitions = _locked(worker, completion.results)
+        failing = {item.expression for part in completion.results for item in part.failures}
+        failures.lock(failing)
         results = [
             result
             for number, part in enumerate(completion.results)
@@ -55,28 +45,22 @@ def complete(worker: Worker, completion: Completion) -> CompletionAnswer:
             if part.vocabulary is not None and part.partition in partitions:
                 base = part.vocabulary_base
                 vocabularies.learn(partitions[part.partition], part.rev, base, part.vocabulary)
-        finished = leases.finish(worker, (part.lease for part in completion.results))
-        standing = finished.partitions
-        failed = _count_failures(completion.results, standing)
+        ended = leases.finish(worker, (part.lease for part in completion.results))
+        failed = _count_failures(worker, completion.results, partitions, ended)
         publishing.publish(applied.expressions)
+        previews.finish_reached(applied.expressions)
         rebuilds.finish_reached()
         rebuilds.notify_progress()
-        failing = {item.expression for part in completion.results for item in part.failures}
         previews.notify_evaluated([*applied.expressions, *failing])
         # A partition that changed meanwhile, or an expression that failed, still waits.
-        still_stale = matches.stale(sorted(standing.values()))
+        still_stale = matches.stale(sorted(lease.partition for lease in ended.values()))
         urgent = {item.partition for item in still_stale if item.is_preview}
         ordinary = {item.partition for item in still_stale if not item.is_preview}
         leases.defer_partitions(ordinary)
         leases.defer_partitions(urgent, leases.PREVIEW)
-    if finished.previews_since is not None:
-        most = max(
-            len(part.matches) for part in completion.results if part.lease in finished.previews
-        )
-        leases.owe_ordinary(worker, finished.previews_since, most)
-    if failed:
-        _log_failures(worker, completion.results, standing)
-    return CompletionAnswer([_outcome(part, applied, standing) for part in completion.results])
+    _owe(worker, completion.results, ended)
+    failures.say(worker.name, str(worker.uuid), failed)
+    return CompletionAnswer([_outcome(part, applied, ended) for part in completion.results])
 
 
 def _locked(worker: Worker, results: Sequence[PartitionResult]) -> dict[int, Partition]:
@@ -120,81 +104,51 @@ def _bits(text: str, capacity: int, path: str) -> int:
         raise Invalid(str(error), field=path) from None
 
 
-def _count_failures(results: Sequence[PartitionResult], standing: dict[str, int]) -> int:
-    """One attempt for an expression, in however many of these partitions it failed. Leases that are
-    over do not count: their failures were reported already, or will be.
-
-    After `evaluation_attempts` the expression is failed, and is leased no more; those before that
-    are forgotten when the partitions where it failed have a result (`maintenance.forgive`).
-    """
-    failures = {
-        failure.expression: failure.reason
-        for part in results
-        if part.lease in standing
-        for failure in part.failures
-    }
-    most = load().evaluation_attempts
-    for expression in sorted(failures):
-        chosen = Expression.objects.filter(id=expression, failed_at=None)
-        chosen.update(attempts=F("attempts") + 1, attempted_at=Now())
-        reason = _readable(failures[expression])
-        reason = f"{reason}. {_what_helps(reason)}"
-        chosen.filter(attempts__gte=most).update(failed_at=Now(), failure=reason)
-    return len(failures)
-
-
-def _what_helps(reason: str) -> str:
-    if not reason.startswith(STOPPED):
-        return "Mend the definition, or what keeps workers from evaluating it, and rebuild the tag."
-    seconds = load().evaluation_seconds
-    return (
-        "Simplify the definition, or allow more time (TAGMILL_EVALUATION_SECONDS on the server,"
-        f" which is {seconds:g}) and rebuild the tag."
-    )
-
-
-def _log_failures(
-    worker: Worker, results: Sequence[PartitionResult], standing: dict[str, int]
-) -> None:
-    """A line for each expression that failed: where, whose it is, and why."""
-    failures: dict[int, list[tuple[int, str]]] = {}
-    for part in results:
-        for failure in part.failures if part.lease in standing else ():
-            failures.setdefault(failure.expression, []).append((part.partition, failure.reason))
-    found = Expression.objects.in_bulk(sorted(failures)[:MAX_LOGGED])
-    for key, expression in found.items():
-        places = failures[key]
-        rows = Tag.objects.filter(Q(expression=key) | Q(pending_expression=key)).order_by("name")
-        log.warning(
-            "an evaluation failed",
-            action="evaluation_failed",
-            worker=worker.name,
-            worker_uuid=str(worker.uuid),
-            expression=key,
-            definition=expression.text[:REASON_LENGTH],
-            tags=list(rows.values_list("name", flat=True)[:MAX_NAMES]),
-            partitions=sorted(partition for partition, _ in places)[:MAX_LOGGED],
-            reason=_readable(places[0][1]),
-            attempts=expression.attempts,
-            is_final=expression.failed_at is not None,
+def _count_failures(
+    worker: Worker,
+    results: Sequence[PartitionResult],
+    partitions: dict[int, Partition],
+    ended: dict[str, leases.Ended],
+) -> list[failures.Failed]:
+    """Those that count. Those of leases that are over do not: they were reported already, or will
+    be."""
+    found = [
+        failures.Failed(
+            failure.expression, lease.partition, lease.rev, lease.leased_at, failure.reason
         )
-    if len(failures) > len(found):
-        rest = len(failures) - len(found)
-        log.warning("more evaluations failed", action="evaluation_failed", expressions=rest)
+        for part in results
+        if (lease := ended.get(part.lease)) and lease.partition == part.partition
+        for failure in part.failures
+    ]
+    if not found:
+        return []
+    clusters = {partitions[item.partition].cluster_id for item in found}
+    is_alone = not workers.live(clusters, but=worker)
+    counted = set(failures.count(worker.id, found, is_alone=is_alone))
+    return [item for item in found if item.expression in counted]
 
 
-def _readable(reason: str) -> str:
-    text = "".join(character if character.isprintable() else " " for character in reason)
-    return text[:REASON_LENGTH].rstrip(". ") or "no reason was given"
+def _owe(
+    worker: Worker, results: Sequence[PartitionResult], ended: dict[str, leases.Ended]
+) -> None:
+    """What previews took is owed to ordinary work."""
+    began = [lease.leased_at for lease in ended.values() if lease.is_preview]
+    if began:
+        counts = [
+            len(part.matches)
+            for part in results
+            if part.lease in ended and ended[part.lease].is_preview
+        ]
+        leases.owe_ordinary(worker, min(began), max(counts))
 
 
 def _outcome(
-    part: PartitionResult, applied: matches.Applied, standing: dict[str, int]
+    part: PartitionResult, applied: matches.Applied, ended: Container[str]
 ) -> ResultOutcome:
     count = sum((match.expression, part.partition) in applied.keys for match in part.matches)
     return ResultOutcome(
         lease=part.lease,
-        outcome="applied" if part.lease in standing else "late",
+        outcome="applied" if part.lease in ended else "late",
         applied=count,
         stale=len(part.matches) - count,
     )

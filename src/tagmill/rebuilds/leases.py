@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import structlog
 from asgiref.sync import async_to_sync
 from django.db import connection, transaction
+from django.db.models import QuerySet
 from django.db.models.functions import Now
 from procrastinate.contrib.django import app
 from procrastinate.exceptions import AlreadyEnqueued
@@ -35,6 +36,7 @@ from tagmill.config import load
 from tagmill.errors import WorkerGone
 from tagmill.fleet import vocabularies
 from tagmill.fleet.models import Cluster
+from tagmill.rebuilds import workers
 from tagmill.rebuilds.models import Lease, Worker
 from tagmill.tags import matches
 from tagmill.tags.models import Expression
@@ -64,13 +66,13 @@ MAX_LOGGED = 16
 ENQUEUE_ATTEMPTS = 8
 
 
-class Finished(NamedTuple):
-    """`partitions` by lease; `previews`: the leases that named previews alone, `previews_since`:
-    when the first of them began."""
+class Ended(NamedTuple):
+    """A lease that stood until now; it named previews alone if `is_preview`."""
 
-    partitions: dict[str, int]
-    previews: frozenset[str] = frozenset()
-    previews_since: datetime | None = None
+    partition: int
+    rev: int
+    leased_at: datetime
+    is_preview: bool
 
 
 @app.task(name=TASK, queue="partitions")
@@ -178,7 +180,7 @@ def _share(candidates: list[Any], kind: int, holds: Sequence[int]) -> int:
     """How many of the candidates one worker is given, so that none waits for another in the end:
     half of its part when they must be fetched, for which times differ; all of it when it holds them
     and the round trip is what costs most."""
-    part = len(candidates) / _live_workers()
+    part = len(candidates) / max(1, workers.live({row[3] for row in candidates}))
     if kind == PREVIEW:
         return math.ceil(part)
     held = len({row[1] for row in candidates} & set(holds))
@@ -262,11 +264,6 @@ def _clusters(worker: Worker) -> list[int] | None:
     return list(Cluster.objects.filter(worker_tokens=token).values_list("id", flat=True))
 
 
-def _live_workers() -> int:
-    recently = timedelta(seconds=load().lease_seconds)
-    return max(1, Worker.objects.filter(last_heartbeat__gt=Now() - recently).count())
-
-
 # -- keeping and ending ----------------------------------------------------------------------------
 
 
@@ -291,7 +288,7 @@ def _beat(worker: Worker) -> bool:
     return bool(found[0][0])
 
 
-def finish(worker: Worker, leases: Iterable[str]) -> Finished:
+def finish(worker: Worker, leases: Iterable[str]) -> dict[str, Ended]:
     """End the leases of these that still stand, and their jobs with them.
 
     In the caller's transaction, which has locked the partitions; a lease that is over stays over.
@@ -299,18 +296,16 @@ def finish(worker: Worker, leases: Iterable[str]) -> Finished:
     standing = Lease.objects.filter(worker=worker, uuid__in=set(leases))
     rows = list(standing.order_by("partition_id").select_for_update())
     if not rows:
-        return Finished({})
+        return {}
     previews = [row for row in rows if row.is_preview]
     _finish([row.job_id for row in rows if not row.is_preview], Status.SUCCEEDED)
     # Somebody who types makes more of them than anybody wants to look at.
     _finish([row.job_id for row in previews], Status.SUCCEEDED, delete=True)
     Lease.objects.filter(uuid__in=[row.uuid for row in rows]).delete()
-    partitions = {str(row.uuid): row.partition_id for row in rows}
-    return Finished(
-        partitions,
-        frozenset(str(row.uuid) for row in previews),
-        min((row.leased_at for row in previews), default=None),
-    )
+    return {
+        str(row.uuid): Ended(row.partition_id, row.rev, row.leased_at, row.is_preview)
+        for row in rows
+    }
 
 
 def owe_ordinary(worker: Worker, began: datetime, previews: int) -> None:
@@ -327,9 +322,11 @@ def owe_ordinary(worker: Worker, began: datetime, previews: int) -> None:
 
 def give_up(worker: Worker, leases: Sequence[str], reason: str, delay: int = 0) -> None:
     """Give leases back: their partitions can be leased again at once, or, where the worker could
-    not evaluate them, after `delay` seconds, or when they change."""
+    not evaluate them, after `delay` seconds, or when they change. One that is locked, by a
+    heartbeat for example, is waited for: who gives back is not asked again."""
     with transaction.atomic():
-        rows = _release(Lease.objects.filter(worker=worker, uuid__in=leases), delay)
+        theirs = Lease.objects.filter(worker=worker, uuid__in=leases)
+        rows = _release(theirs.order_by("partition_id").select_for_update(), delay)
     say = log.warning if delay else log.info
     say(
         "leases given up",
@@ -345,15 +342,19 @@ def give_up(worker: Worker, leases: Sequence[str], reason: str, delay: int = 0) 
 def reap() -> int:
     """Take back the leases whose deadline has passed, by the database's clock; how many."""
     with transaction.atomic():
-        count = len(_release(Lease.objects.filter(deadline__lte=Now())))
+        expired = Lease.objects.filter(deadline__lte=Now())
+        # One that is being completed, or extended, is left for the next time.
+        locked = expired.order_by("partition_id").select_for_update(skip_locked=True)
+        count = len(_release(locked))
     if count:
         log.warning("leases expired", action="reap", leases=count)
     return count
 
 
-def _release(leases: Any, delay: int = 0) -> list[int]:
-    """End leases without a result: a new job waits in place of each. Their partitions."""
-    rows = list(leases.order_by("partition_id").select_for_update(skip_locked=True))
+def _release(leases: QuerySet[Lease], delay: int = 0) -> list[int]:
+    """End leases, which are locked, without a result: a new job waits in place of each. Their
+    partitions."""
+    rows = list(leases)
     _finish([row.job_id for row in rows], Status.ABORTED)
     Lease.objects.filter(uuid__in=[row.uuid for row in rows]).delete()
     previews = [row.partition_id for row in rows if row.is_preview]

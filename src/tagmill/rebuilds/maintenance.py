@@ -10,7 +10,7 @@ Procrastinate starts each once an interval, however many servers there are.
 | learn | 15 s | leaves vocabularies that lag behind to idle workers |
 | collect | 1 min | ends expired previews, deletes expressions and matches that nothing refers to,
 |         |       | forgets silent workers |
-| clean | 10 min | deletes finished jobs and old rebuilds |
+| clean | 10 min | deletes finished jobs, old rebuilds and old events of the audit |
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from procrastinate.contrib.django import app
 from procrastinate.contrib.django.django_connector import DjangoConnector
 
 from tagmill import sql
+from tagmill.audit import trail
 from tagmill.config import load
 from tagmill.rebuilds import leases, rebuilds, workers
 from tagmill.rebuilds.models import Rebuild
@@ -82,6 +83,7 @@ def sweep() -> None:
     forgive()
     with transaction.atomic():
         publishing.publish()
+        previews.finish_reached()
         rebuilds.finish_reached()
 
 
@@ -101,6 +103,7 @@ def collect() -> None:
 @_periodic("*/10 * * * * 30")
 def clean() -> None:
     leases.delete_finished_jobs()
+    trail.forget()
     age = timedelta(days=load().rebuild_days)
     Rebuild.objects.filter(finished_at__lt=Now() - age).delete()
 

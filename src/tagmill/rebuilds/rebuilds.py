@@ -21,7 +21,7 @@ from tagmill import sql
 from tagmill.errors import ManualTag, NotCancellable, NotFound
 from tagmill.rebuilds import leases
 from tagmill.rebuilds.models import Rebuild
-from tagmill.tags import matches, publishing
+from tagmill.tags import failures, matches, publishing
 from tagmill.tags.models import Expression, Tag
 
 State = Rebuild.State
@@ -54,9 +54,7 @@ def request(
         tags = [tag.id for tag in chosen]
         expressions = _expressions(chosen)
         sql.run(__file__, "force_matches", {"expressions": expressions})
-        Expression.objects.filter(id__in=expressions, attempts__gt=0).update(
-            attempts=0, failed_at=None, failure=""
-        )
+        failures.forget(Expression.objects.filter(id__in=expressions))
         return begin(tags, Rebuild.Reason(reason), by)
 
 
@@ -72,7 +70,7 @@ def begin(tags: Sequence[int], reason: Rebuild.Reason, by: User | None) -> Rebui
         # Somebody who asks for it (again) is not told that it failed for somebody else.
         named = Expression.objects.filter(id__in=expressions)
         named.filter(named_at=None).update(named_at=Now())
-        named.filter(attempts__gt=0).update(attempts=0, failed_at=None, failure="")
+        failures.forget(named)
     rebuild = Rebuild.objects.create(reason=reason, requested_by=by, state=State.RUNNING)
     rebuild.tags.set(tags)
     sql.run(__file__, "capture_targets", {"rebuild": rebuild.id, "expressions": expressions})

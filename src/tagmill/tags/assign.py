@@ -8,6 +8,8 @@ from typing import TypedDict
 
 from django.db import transaction
 
+from tagmill.audit import trail
+from tagmill.audit.models import Event
 from tagmill.errors import AutomaticTag, DatabaseUnavailable, Invalid, NotFound
 from tagmill.fleet.models import Node, Partition
 from tagmill.fleet.slots import HeldPartitions
@@ -50,6 +52,9 @@ def assign(name: str, add: Sequence[str], remove: Sequence[str]) -> Assigned:
             _write(tag, partition, (before | to_add) & ~to_remove)
             added += (to_add & ~before).bit_count()
             removed += (to_remove & before).bit_count()
+        if added or removed:
+            counts = {"added": added, "removed": removed}
+            trail.record(Event.Kind.TAG, tag.id, tag.name, Event.Action.ASSIGNED, counts)
     unknown = sorted({system_id for system_id in wanted if system_id not in places})
     return {"added": added, "removed": removed, "unknown": unknown}
 

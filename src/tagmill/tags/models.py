@@ -13,6 +13,7 @@ from __future__ import annotations
 import uuid
 
 from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
 from django.core.validators import RegexValidator
 from django.db import models
 from django.db.models.functions import Now
@@ -39,6 +40,9 @@ class Expression(models.Model):
     )
     preview_until = models.DateTimeField(null=True, help_text="a live preview counts until then")
     attempts = models.PositiveSmallIntegerField(db_default=0, help_text="failures in a row")
+    failed_by = ArrayField(
+        models.BigIntegerField(), db_default=[], help_text="the workers of those failures"
+    )
     attempted_at = models.DateTimeField(null=True, help_text="the last failed evaluation")
     failed_at = models.DateTimeField(null=True)
     failure = models.TextField(db_default="", help_text="why it failed; empty while it has not")

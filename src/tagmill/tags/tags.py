@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import Any
 
@@ -9,13 +10,20 @@ from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 from django.db.models.functions import Now
 
-from tagmill.errors import AlreadyExists, Invalid, NotFound
+from tagmill.errors import AlreadyExists, DatabaseUnavailable, Invalid, NotFound
 from tagmill.rebuilds import rebuilds
 from tagmill.rebuilds.models import Rebuild
 from tagmill.tags.definitions import expression_for
 from tagmill.tags.models import TAG_NAME, Expression, Tag
 
+# Somebody else changes the tag between our look at it and our lock. It takes that many
+# coincidences in a row to give up.
+ATTEMPTS = 8
 CHANGEABLE = frozenset({"name", "comment", "kernel_opts", "definition", "namespaces"})
+
+
+class _Overtaken(Exception):
+    """The tag was changed before we had its lock: look again."""
 
 
 def create(
@@ -54,16 +62,24 @@ def update(name: str, /, by: User | None = None, **changes: Any) -> Tag:
     unknown = changes.keys() - CHANGEABLE
     if unknown:
         raise Invalid(f"unknown field {min(unknown)!r}", field=min(unknown))
-    with transaction.atomic():
-        # Without its tag's lock an expression may be published while it is replaced.
-        new = _new_expression(_named(name), changes)
-        tag = Tag.objects.select_for_update().filter(name=name).first()
-        if tag is None:
-            raise NotFound(f"there is no tag {name!r}")
-        _describe(tag, changes)
-        if new is not None:
-            _define(tag, new, by)
-        return Tag.objects.select_related("expression", "pending_expression").get(id=tag.id)
+    for _ in range(ATTEMPTS):
+        with contextlib.suppress(_Overtaken), transaction.atomic():
+            return _update(name, changes, by)
+    raise DatabaseUnavailable("too many changes to the same tag at once: try again")
+
+
+def _update(name: str, changes: dict[str, Any], by: User | None) -> Tag:
+    # An expression is locked before the tag that is to name it, and so the tag is read twice: what
+    # it said before its lock may have been replaced since.
+    before = _definition(Tag.objects.filter(name=name).first(), name, changes)
+    new = expression_for(*before) if before else None
+    tag = Tag.objects.select_for_update().filter(name=name).first()
+    if _definition(tag, name, changes) != before or tag is None:
+        raise _Overtaken
+    _describe(tag, changes)
+    if new is not None:
+        _define(tag, new, by)
+    return Tag.objects.select_related("expression", "pending_expression").get(id=tag.id)
 
 
 def delete(name: str) -> None:
@@ -76,22 +92,24 @@ def delete(name: str) -> None:
         rebuilds.finish_reached()
 
 
-def _named(name: str) -> Tag:
-    tag = Tag.objects.select_related("expression", "pending_expression").filter(name=name).first()
+def _definition(
+    tag: Tag | None, name: str, changes: dict[str, Any]
+) -> tuple[str, dict[str, str]] | None:
+    """The text and the namespaces that the changes ask for; None when they concern neither.
+
+    Raises NotFound, Invalid."""
     if tag is None:
         raise NotFound(f"there is no tag {name!r}")
-    return tag
-
-
-def _new_expression(tag: Tag, changes: dict[str, Any]) -> Expression | None:
-    """The expression that the changes ask for; None when they do not concern it."""
     if not changes.keys() & {"definition", "namespaces"}:
         return None
-    current = tag.pending_expression or tag.expression
+    key = tag.pending_expression_id or tag.expression_id
+    current = Expression.objects.filter(id=key).first() if key is not None else None
+    if key is not None and current is None:
+        raise _Overtaken
     text = changes.get("definition", current.text if current else None)
     namespaces = changes.get("namespaces", current.namespaces if current else {})
     if text:
-        return expression_for(text, namespaces)
+        return text, namespaces
     if current is not None:
         raise Invalid(
             "an automatic tag keeps a definition: delete it and make a manual tag instead",

@@ -1,6 +1,6 @@
 -- Waiting jobs of the worker's clusters that may be leased now, the partitions that it holds first.
 -- Relies on: `lock` is the partition's; a job that runs keeps others of its partition waiting.
-SELECT j.queue_name, p.id, j.priority
+SELECT j.queue_name, p.id, j.priority, p.cluster_id
 FROM procrastinate_jobs j
 JOIN partition p ON j.queue_name = 'partition:' || p.id
 WHERE j.status = 'todo'
