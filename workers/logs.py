@@ -1,8 +1,8 @@
 """One JSON object a line on standard error, from structlog and Twisted.
 
-Each line says which process it is of: `pid`, and `worker`, the server's name for it, as soon as there
-is one. A line that cannot be written, as where the disk is full, is counted and left out: nothing in
-the worker waits for its log, or fails by it.
+Each line says which process it is of: `pid`, and `worker`, the server's name for it, as soon as
+there is one. A line that cannot be written, as where the disk is full, is counted and left out:
+nothing in the worker fails by its log.
 """
 
 from __future__ import annotations

@@ -60,8 +60,9 @@ def test_a_full_disk_under_its_log_stops_neither_its_work_nor_its_end() -> None:
         rig.api.expressions = {7: "/node"}
         rig.api.work.append({1: {7: None}})
         port = free_port()
-        with Path("/dev/full").open("wb") as full:
-            process = spawn(rig, "--metrics-port", str(port), stderr=full)
+        full = os.open("/dev/full", os.O_WRONLY)
+        process = spawn(rig, "--metrics-port", str(port), stderr=full)
+        os.close(full)
         await rig.results(1)
         page = await treq.get(f"http://127.0.0.1:{port}/metrics", persistent=False)
         text = await page.text()

@@ -22,7 +22,6 @@ from wire.messages import (
 )
 
 
-
 def complete(worker: Worker, completion: Completion) -> CompletionAnswer:
     """Accept the results by compare-and-set, whether or not their leases still stand.
 

@@ -4,30 +4,36 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('fleet', '0004_node_tombstone_rev'),
-        ('rebuilds', '0002_previews'),
+        ("fleet", "0004_node_tombstone_rev"),
+        ("rebuilds", "0002_previews"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='worker',
-            name='host',
-            field=models.CharField(db_default='', help_text='empty: it did not say', max_length=256),
+            model_name="worker",
+            name="host",
+            field=models.CharField(
+                db_default="", help_text="empty: it did not say", max_length=256
+            ),
         ),
         migrations.AddField(
-            model_name='worker',
-            name='pid',
+            model_name="worker",
+            name="pid",
             field=models.IntegerField(db_default=0),
         ),
         migrations.AlterField(
-            model_name='workertoken',
-            name='name',
+            model_name="workertoken",
+            name="name",
             field=models.CharField(max_length=256),
         ),
         migrations.AddConstraint(
-            model_name='workertoken',
-            constraint=models.UniqueConstraint(condition=models.Q(('revoked_at', None)), fields=('name',), name='worker_token_name', violation_error_message='there is a worker token of this name already: revoke it'),
+            model_name="workertoken",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("revoked_at", None)),
+                fields=("name",),
+                name="worker_token_name",
+                violation_error_message="there is a worker token of this name already: revoke it",
+            ),
         ),
     ]
