@@ -12,6 +12,7 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
 
 from api.resources import (
     audit,
+    changes,
     clusters,
     documents,
     explain,
@@ -63,6 +64,8 @@ V1 = [
     route("tags/<str:name>/nodes", tags.NodesOfTag, "nodes-of-tag"),
     route("tags/<str:name>/rebuild", tags.RebuildTag, "rebuild-tag"),
     route("tags/<str:name>/assign", tags.AssignTag, "assign-tag"),
+    route("tags/<str:name>/changes", changes.ChangesOfTag, "changes-of-tag"),
+    route("tags/<str:name>/publish", tags.PublishTag, "publish-tag"),
     route("tags/<str:name>/history", audit.HistoryOfTag, "history-of-tag"),
     route("audit/", audit.Audit, "audit"),
     route("rebuilds/", rebuilds.Rebuilds, "rebuilds"),

@@ -202,6 +202,8 @@ def told(found: explaining.Told) -> Mapping[str, Any]:
 class _BesideTag(Resource):
     """Shares its address with a tag of that name."""
 
+    conditional = OneTag.conditional
+
     roles = VIEWER
     queryset = Tag.objects.all()
     tag_name = ""

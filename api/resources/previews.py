@@ -225,6 +225,7 @@ class NewPreview(PreviewCall):
     """Shares its address with a tag that is named `preview`."""
 
     roles = {}
+    conditional = OneTag.conditional
 
     def get_throttles(self) -> Any:
         return [PreviewThrottle()] if self.request.method == "POST" else []

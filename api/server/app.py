@@ -44,6 +44,8 @@ HEARTBEAT_THREADS = 4
 COMPLETION_THREADS = 4
 # An import is bound by the database; a third one waits, with its client's socket unread.
 IMPORT_THREADS = 2
+# Procrastinate's pool, and the thread that its tasks run in.
+MAINTENANCE_CONNECTIONS = 5
 # Requests still running after this are cut off. Kubernetes kills after 30 s.
 DRAIN_SECONDS = 20.0
 # As many workers may connect at once; the kernel's default of 50 would make some of them try again.
@@ -94,6 +96,13 @@ class Server:
         self._port: Any = None
         metrics.PARKED_POLLS.set_function(lambda: self._broker.parked)
         metrics.CONNECTIONS.set_function(lambda: self._site.connections)
+
+    @property
+    def connections(self) -> int:
+        """To the database, at most: one for each thread, the listener's, and those of the periodic
+        tasks."""
+        threads = sum(pool.pool.max for pool in self._pools)
+        return threads + 1 + (MAINTENANCE_CONNECTIONS if self._run_maintenance else 0)
 
     def start(self) -> tuple[str, int]:
         """The address that it listens on. Raises ConfigurationError when that is taken."""

@@ -32,6 +32,18 @@ class Config(BaseSettings):
     """PostgreSQL 14 to 18, as `postgresql://user:password@host:port/name`. Empty: an embedded
     PostgreSQL under the data directory."""
 
+    connect_seconds: Annotated[int, Field(ge=2, le=120)] = 5
+    """How long a connection to PostgreSQL may take to come about (`connect_timeout` in
+    `DATABASE_URL` wins)."""
+
+    statement_seconds: Annotated[float, Field(ge=0, le=3600)] = 60.0
+    """The longest that one statement of an API server may take, or a transaction stay idle, before
+    PostgreSQL ends it; the request is answered with a 503. 0: no limit, also for locks, as
+    PgBouncer wants it, which takes no `options`. Commands and periodic tasks are not bound."""
+
+    lock_seconds: Annotated[float, Field(gt=0, le=3600)] = 10.0
+    """The longest that a statement of an API server waits for a lock."""
+
     var: Path = ROOT / "var"
     """The data directory: the embedded PostgreSQL, the secret key, the demo's state."""
 
@@ -146,6 +158,9 @@ class Config(BaseSettings):
 
     rebuild_days: Annotated[int, Field(ge=1)] = 30
     """How long rebuilds that are over stay listed."""
+
+    change_days: Annotated[int, Field(ge=1)] = 90
+    """How long the trail keeps which nodes a tag gained and lost."""
 
     audit_days: Annotated[int, Field(ge=1)] = 365
     """How long the audit keeps who changed tags, clusters, tokens, users and their roles."""

@@ -94,6 +94,9 @@ ASKING_ROWS = 100
         ("tags/?limit=1", 3, 1_000),
         ("tags/?limit=1000", 3, 3 * MATCHES),
         ("tags/t0100", 4, 2_000),
+        # Counted by an index, which reads no table; ten names of each.
+        ("rebuilds/?limit=1000", 2, large.REBUILDS * (large.TAGS + 30)),
+        ("workers/", 2, 1_000),
     ],
 )
 def test_lists_cost_what_their_page_shows(
@@ -106,12 +109,36 @@ def test_lists_cost_what_their_page_shows(
     ("page", "queries", "rows"),
     [
         ("tags/tag/", 5, 2 * MATCHES),
+        # The progress of the one that runs looks at all its targets.
+        ("rebuilds/rebuild/", 7, 3 * MATCHES),
+        ("rebuilds/worker/", 3, 1_000),
+        ("fleet/node/", 3, 1_000),
+        ("fleet/node/?q=n3-7", 4, 1_000),
     ],
 )
 def test_the_admins_lists_cost_what_their_page_shows(
     site: Client, page: str, queries: int, rows: int
 ) -> None:
     read(site, f"/admin/{page}", ASKING + queries, ASKING_ROWS + rows)
+
+
+def test_a_rebuild_in_a_list_names_a_few_of_its_tags(api: APIClient) -> None:
+    page = api.get("/api/v1/rebuilds/?limit=3").json()
+    assert [row["tag_count"] for row in page["results"]] == [large.TAGS] * 3
+    for row in page["results"]:
+        assert (len(row["tags"]), row["tags_truncated"]) == (10, True)
+        whole = api.get(f"/api/v1/rebuilds/{row['uuid']}").json()
+        assert len(whole["tags"]) == large.TAGS and set(row["tags"]) < set(whole["tags"])
+
+
+def test_a_tag_is_made_by_few_statements(api: APIClient) -> None:
+    names = iter(range(10))
+
+    def make() -> Any:
+        body = {"name": f"new{next(names)}", "definition": "//node[@id='new']"}
+        return api.post("/api/v1/tags/", body, format="json")
+
+    assert measured(make, 30, 4_000).status_code == 201
 
 
 def test_previews_read_no_tombstones_that_are_older_than_their_matches(api: APIClient) -> None:

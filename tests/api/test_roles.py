@@ -44,6 +44,8 @@ ADDRESSES = [
     ("post", "tags/x/rebuild", "operator"),
     ("post", "tags/x/assign", "operator"),
     ("get", "tags/x/history", "viewer"),
+    ("get", "tags/x/changes", "viewer"),
+    ("post", "tags/x/publish", "operator"),
     ("get", "audit/", "admin"),
     *(
         (method, f"tags/{name}", role)

@@ -21,6 +21,7 @@ from loadtest.rig.stack import Stack
 from tagmill.fleet import clusters
 from tagmill.fleet.models import Node
 from tagmill.rebuilds import workers
+from tagmill.tags import tags
 from tests.server.conftest import serve
 
 LIMIT = 16 * 1024 * 1024
@@ -71,6 +72,20 @@ def test_it_is_alive_and_ready(stack: Stack) -> None:
         assert call(stack, "GET", path)[0].status == 200
         head, body = call(stack, "HEAD", path)
         assert (head.status, body) == (200, b"")
+
+
+def test_an_answer_without_a_body_describes_none(stack: Stack) -> None:
+    """Over the network: the server adds no headers of its own."""
+    tags.create("by-hand")
+    place, headers = "/api/v1/tags/by-hand/nodes", {"Authorization": token_of("operator")}
+    etag = call(stack, "GET", place, **headers)[0].getheader("ETag")
+    assert etag
+    same, body = call(stack, "GET", place, If_None_Match=etag, **headers)
+    gone, nothing = call(stack, "DELETE", "/api/v1/tags/by-hand", **headers)
+    assert (same.status, body, gone.status, nothing) == (304, b"", 204, b"")
+    for answer in (same, gone):
+        assert answer.getheader("Content-Type") is None
+        assert answer.getheader("Content-Length") is None
 
 
 def test_a_taken_port_names_the_setting_that_changes_it(stack: Stack) -> None:

@@ -16,6 +16,7 @@ class Rebuild(models.Model):
     """A request to evaluate tags everywhere. Its progress is derived, never counted:
 
     a target is reached when `match.rev >= target.rev` for (target.expression, target.partition).
+    Once it is over, `totals` take the place of its targets.
     """
 
     class State(models.TextChoices):
@@ -39,6 +40,12 @@ class Rebuild(models.Model):
     )
     requested_at = models.DateTimeField(db_default=Now(), editable=False)
     finished_at = models.DateTimeField(null=True)
+    totals = models.JSONField(
+        null=True, help_text="the progress at the end; the targets are deleted from then on"
+    )
+    published_without = models.JSONField(
+        default=list, db_default=[], help_text="clusters that a user published the tags without"
+    )
 
     class Meta:
         db_table = "rebuild"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Callable
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -50,12 +51,19 @@ def create(
         )
         if pending is not None:
             rebuilds.begin([tag.id], Rebuild.Reason.CREATED, by)
-        return Tag.objects.get(id=tag.id)
+        return Tag.objects.select_related("expression", "pending_expression").get(id=tag.id)
 
 
-def update(name: str, /, by: User | None = None, **changes: Any) -> Tag:
+def update(
+    name: str,
+    /,
+    by: User | None = None,
+    expects: Callable[[Tag], None] | None = None,
+    **changes: Any,
+) -> Tag:
     """`changes`: name, comment, kernel_opts, definition, namespaces. A new definition is pending
-    until it is evaluated everywhere; the published one again drops what is pending.
+    until it is evaluated everywhere; the published one again drops what is pending. `expects` sees
+    the tag under its lock, and raises where it is not the one that was meant.
 
     Raises NotFound, AlreadyExists, Invalid, InvalidDefinition, TooLarge.
     """
@@ -64,11 +72,13 @@ def update(name: str, /, by: User | None = None, **changes: Any) -> Tag:
         raise Invalid(f"unknown field {min(unknown)!r}", field=min(unknown))
     for _ in range(ATTEMPTS):
         with contextlib.suppress(_Overtaken), transaction.atomic():
-            return _update(name, changes, by)
+            return _update(name, changes, by, expects)
     raise DatabaseUnavailable("too many changes to the same tag at once: try again")
 
 
-def _update(name: str, changes: dict[str, Any], by: User | None) -> Tag:
+def _update(
+    name: str, changes: dict[str, Any], by: User | None, expects: Callable[[Tag], None] | None
+) -> Tag:
     # An expression is locked before the tag that is to name it, and so the tag is read twice: what
     # it said before its lock may have been replaced since.
     before = _definition(Tag.objects.filter(name=name).first(), name, changes)
@@ -76,18 +86,22 @@ def _update(name: str, changes: dict[str, Any], by: User | None) -> Tag:
     tag = Tag.objects.select_for_update().filter(name=name).first()
     if _definition(tag, name, changes) != before or tag is None:
         raise _Overtaken
+    if expects is not None:
+        expects(tag)
     _describe(tag, changes)
     if new is not None:
         _define(tag, new, by)
     return Tag.objects.select_related("expression", "pending_expression").get(id=tag.id)
 
 
-def delete(name: str) -> None:
-    """Raises NotFound."""
+def delete(name: str, expects: Callable[[Tag], None] | None = None) -> None:
+    """`expects` as for `update`. Raises NotFound."""
     with transaction.atomic():
         tag = Tag.objects.select_for_update().filter(name=name).first()
         if tag is None:
             raise NotFound(f"there is no tag {name!r}")
+        if expects is not None:
+            expects(tag)
         tag.delete()
         rebuilds.finish_reached()
 
@@ -142,9 +156,9 @@ def _define(tag: Tag, new: Expression, by: User | None) -> None:
 
 
 def _insert(tag: Tag) -> Tag:
+    """In the caller's transaction, which ends with an error. Raises AlreadyExists."""
     try:
-        with transaction.atomic():
-            tag.save(force_insert=True)
+        tag.save(force_insert=True)
     except IntegrityError:
         raise _taken(tag.name) from None
     return tag

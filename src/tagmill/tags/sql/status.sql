@@ -12,9 +12,9 @@ WITH found AS (
            bit_count(m.members)::int AS nodes, octet_length(m.members) AS bytes,
            CASE WHEN coalesce(m.kept_rev, m.rev) < p.rev THEN p.id END AS behind,
            CASE WHEN coalesce(m.kept_rev, m.rev) < p.rev THEN coalesce(m.kept_rev, m.rev) END AS true_at
-    FROM unnest(%(expressions)s::bigint[]) AS e (id)
-    JOIN match m ON m.expression_id = e.id
+    FROM match m
     JOIN partition p ON p.id = m.partition_id
+    WHERE m.expression_id IN (SELECT unnest(%(expressions)s::bigint[]))
 ),
 sums AS MATERIALIZED (
     SELECT expression_id, behind, true_at, bytes, count(*) FILTER (WHERE is_fresh) AS fresh,
