@@ -5,8 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("fleet", "0004_node_tombstone_rev"),
-        ("rebuilds", "0002_previews"),
+        ("rebuilds", "0004_totals"),
     ]
 
     operations = [
