@@ -105,6 +105,11 @@ class Config(BaseSettings):
     document_depth: Annotated[int, Field(ge=8, le=255)] = 128
     """The deepest nesting of elements accepted. libxml2 itself stops at 256."""
 
+    document_nodes: Annotated[int, Field(ge=1000, le=1_000_000)] = 400_000
+    """Most elements, texts, comments and (two each) attributes of a document; 4 MiB of real `lshw
+    -xml` have some 380,000. A server takes up to 200 bytes for each while it checks the document.
+    """
+
     request_bytes: Annotated[int, Field(ge=1 * MIB)] = 16 * MIB
     """The largest results of a worker in one request, and the largest node with its documents as
     JSON; other requests have smaller bounds of their own. At least 1 MiB: a worker's result for one

@@ -96,7 +96,9 @@ def _document(probe: str, data: bytes | None) -> CheckedDocument | None:
     if data is None:
         return None
     config = load()
-    limits = documents.Limits(bytes=config.document_bytes, depth=config.document_depth)
+    limits = documents.Limits(
+        bytes=config.document_bytes, depth=config.document_depth, nodes=config.document_nodes
+    )
     try:
         xml = documents.normalise(data, limits)
     except DocumentTooLarge as error:

@@ -11,7 +11,8 @@ Procrastinate starts each once an interval, however many servers there are.
 | collect | 1 min | ends expired previews, deletes expressions and matches that nothing refers to,
 |         |       | forgets silent workers |
 | settle | 1 min | puts totals in the place of the targets of rebuilds that are over |
-| clean | 10 min | deletes finished jobs, old rebuilds, old events of the audit and old changes |
+| clean | 10 min | deletes finished jobs, old rebuilds, old events of the audit and old changes,
+|         |       | and drops partitions that are full of deleted nodes |
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from tagmill import sql
 from tagmill.audit import trail
 from tagmill.config import load
 from tagmill.database import MAINTENANCE_SECONDS
+from tagmill.fleet import emptied
 from tagmill.rebuilds import leases, rebuilds, workers
 from tagmill.rebuilds.models import Rebuild
 from tagmill.tags import changes, previews, publishing
@@ -124,6 +126,7 @@ def clean() -> None:
     leases.delete_finished_jobs()
     trail.forget()
     changes.forget()
+    emptied.drop()
     age = timedelta(days=load().rebuild_days)
     Rebuild.objects.filter(finished_at__lt=Now() - age).delete()
 
