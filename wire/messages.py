@@ -42,6 +42,8 @@ class Register:
 @dataclass(frozen=True, slots=True)
 class Registered:
     worker: str
+    incarnation: str
+    """Of the database. Revs, leases and ids of another are not to be believed."""
     clusters: list[str]
     heartbeat_seconds: int
     lease_seconds: int
@@ -102,6 +104,8 @@ class LeaseAnswer:
     """By expression id, as a decimal string (JSON's object keys are strings)."""
     evaluation_seconds: float | None = None
     """What one expression may take from now on; None: as registered."""
+    incarnation: str | None = None
+    """That of the revs in `leases`; None where there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +155,8 @@ class PartitionResult:
 @dataclass(frozen=True, slots=True)
 class Completion:
     worker: str
+    incarnation: str
+    """That of the leases and revs in `results`."""
     results: list[PartitionResult]
 
 

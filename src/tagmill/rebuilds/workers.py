@@ -18,6 +18,7 @@ from django.db.models.functions import Now
 
 from tagmill.config import load
 from tagmill.errors import AlreadyExists, Invalid, NotFound, WorkerGone
+from tagmill.fleet import incarnation
 from tagmill.fleet.models import Cluster
 from tagmill.rebuilds.models import Worker, WorkerToken
 from wire.messages import Register
@@ -105,6 +106,7 @@ def register(token: WorkerToken, said: Register) -> Worker:
         log.info("a worker is refused", action="worker_refused", why=why, known_as=token.name)
         raise
     return Worker.objects.create(
+        incarnation=incarnation.current(),
         token=token,
         name=said.name,
         evaluator=said.evaluator,

@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("rebuilds", "0004_totals"),
+        ("rebuilds", "0006_worker_incarnation"),
     ]
 
     operations = [
