@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 
+import structlog
 from django.db import transaction
 
 from tagmill.errors import Invalid
@@ -20,6 +21,8 @@ from wire.messages import (
     PartitionResult,
     ResultOutcome,
 )
+
+log = structlog.get_logger("tagmill.completions")
 
 
 def complete(worker: Worker, completion: Completion) -> CompletionAnswer:
