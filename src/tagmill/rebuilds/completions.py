@@ -8,7 +8,7 @@ import structlog
 from django.db import transaction
 
 from tagmill.errors import Invalid
-from tagmill.fleet import vocabularies
+from tagmill.fleet import incarnation, vocabularies
 from tagmill.fleet.models import Cluster, Partition
 from tagmill.rebuilds import leases, rebuilds, workers
 from tagmill.rebuilds.models import Worker
@@ -29,10 +29,13 @@ def complete(worker: Worker, completion: Completion) -> CompletionAnswer:
     """Accept the results by compare-and-set, whether or not their leases still stand.
 
     What concerns a partition that is gone, or that the worker's token does not name, is stale.
-    Raises Invalid for a bitmap or a rev that cannot be; then nothing of the completion is applied.
+    Raises Invalid for a bitmap or a rev that cannot be, and IncarnationChanged for results of
+    another incarnation; then nothing of the completion is applied.
     """
     with transaction.atomic():
         partitions = _locked(worker, completion.results)
+        # With the locks: what declares a new incarnation looks at the partitions' matches after it.
+        incarnation.check(completion.incarnation)
         failing = {item.expression for part in completion.results for item in part.failures}
         failures.lock(failing)
         results = [
@@ -57,8 +60,7 @@ def complete(worker: Worker, completion: Completion) -> CompletionAnswer:
         # A partition that changed meanwhile, or an expression that failed, still waits.
         leases.defer_stale(lease.partition for lease in ended.values())
     _owe(worker, completion.results, ended)
-    if failed:
-        log.warning("evaluations failed", action="complete", worker=worker.name, expressions=failed)
+    failures.say(worker.name, str(worker.uuid), failed)
     return CompletionAnswer([_outcome(part, applied, ended) for part in completion.results])
 
 
@@ -71,6 +73,14 @@ def _locked(worker: Worker, results: Sequence[PartitionResult]) -> dict[int, Par
 
 
 def _results(part: PartitionResult, partition: Partition, path: str) -> list[matches.Result]:
+    if part.rev > partition.rev:
+        log.error(
+            incarnation.AHEAD,
+            action="rev_ahead",
+            partition=partition.id,
+            at=partition.rev,
+            rev=part.rev,
+        )
     if not 0 <= part.rev <= partition.rev:
         raise Invalid(
             f"partition {partition.id} is at rev {partition.rev}, not {part.rev}",
@@ -108,9 +118,9 @@ def _count_failures(
     results: Sequence[PartitionResult],
     partitions: dict[int, Partition],
     ended: dict[str, leases.Ended],
-) -> list[int]:
-    """The expressions of which a failure counts. Those of leases that are over do not: they were
-    reported already, or will be."""
+) -> list[failures.Failed]:
+    """Those that count. Those of leases that are over do not: they were reported already, or will
+    be."""
     found = [
         failures.Failed(
             failure.expression, lease.partition, lease.rev, lease.leased_at, failure.reason
@@ -122,7 +132,9 @@ def _count_failures(
     if not found:
         return []
     clusters = {partitions[item.partition].cluster_id for item in found}
-    return failures.count(worker.id, found, is_alone=not workers.live(clusters, but=worker))
+    is_alone = not workers.live(clusters, but=worker)
+    counted = set(failures.count(worker.id, found, is_alone=is_alone))
+    return [item for item in found if item.expression in counted]
 
 
 def _owe(
