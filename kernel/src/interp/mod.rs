@@ -42,7 +42,7 @@ impl<'a> Evaluator<'a> for Interpreter<'a, '_> {
     }
 
     fn exists(&self, set: &'a NodeSet, at: Context<Node>) -> Evaluated<bool> {
-        Ok(!self.set(set, at)?.is_empty())
+        self.has_any(set, at)
     }
 
     fn any(
