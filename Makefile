@@ -6,7 +6,7 @@ RUN := $(VENV)/bin/python
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test test-without-kernel lint format clean kernel-test kernel-bench kernel-fuzz differential
+.PHONY: help demo install test test-without-kernel lint format clean kernel-test kernel-bench kernel-fuzz differential bounds
 
 help: ## Say what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -54,6 +54,9 @@ kernel-fuzz: ## Fuzz the kernel's XML parser and XPath compiler for a minute eac
 
 differential: $(VENV)/development $(KERNEL) ## Four million random pairs of the kernel and lxml, instead of 100,000
 	@TAGMILL_DIFFERENTIAL_BATCHES=5000 $(RUN) -m pytest tests/kernel/test_differential.py
+
+bounds: $(VENV)/development $(KERNEL) ## Look for texts that take the server a second or 100 MiB, among thousands
+	@TAGMILL_BOUNDS_CASES=2000 TAGMILL_BOUNDS_SECONDS=1 TAGMILL_BOUNDS_SEED=$$(date +%s) $(RUN) -m pytest tests/bounds
 
 format: $(VENV)/development ## Format the code
 	@$(RUN) -m ruff format .

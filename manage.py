@@ -41,6 +41,11 @@ def main(arguments: list[str]) -> int:
             database.ensure_running(config.load())
         from django.core.management import execute_from_command_line
 
+        from tagmill.audit import acting
+
+        if command != "serve":
+            acting.as_command()
+
         execute_from_command_line(arguments)
     except ConfigurationError as error:
         print(f"Tagmill does not start: {error}", file=sys.stderr)

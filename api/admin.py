@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 from django import forms
 from django.contrib import admin, messages
+from django.contrib.admin.views.main import ORDER_VAR, PAGE_VAR
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Count, QuerySet, Sum
 from django.db.models.functions import Now
 from django.http import HttpRequest
 from django.urls import reverse_lazy
 from django.utils.html import format_html
 
+from api.models import UserToken
 from api.staleness import stale_matches
 from tagmill.errors import TagmillError
 from tagmill.fleet import clusters
@@ -35,6 +37,8 @@ admin.site.index_title = "Administration"
 PER_PAGE = 50
 # Of the tags of a rebuild; it may have a thousand.
 MOST_NAMES = 8
+# Of the running rebuilds in a list, the newest: the others show it on their own page.
+MAX_PROGRESS = 3
 
 
 class ReadOnly(ModelAdmin):
@@ -124,7 +128,8 @@ class TagForm(ModelForm):
         if self.cleaned_data["name"] != self.initial["name"]:
             changes["name"] = self.cleaned_data["name"]
         if changes:
-            self.instance = tags.update(self.initial["name"], **changes)
+            by = cast(User, self.asked_by)
+            self.instance = tags.update(self.initial["name"], by=by, **changes)
 
     def _post_clean(self) -> None:
         """The domain has checked and stored the instance; Django's own construction must not touch
@@ -245,21 +250,32 @@ class RebuildAdmin(ReadOnly):
         "requested_by", "requested_at", "finished_at",
     )  # fmt: skip
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Rebuild]:
-        return super().get_queryset(request).prefetch_related("tags")
+    def get_changelist_instance(self, request: HttpRequest) -> Any:
+        """As for tags: what the rows show is read for all of them at once, and the progress, which
+        is derived from a target for each tag and partition, for a few."""
+        page: Any = super().get_changelist_instance(request)
+        rows = list(page.result_list)
+        tags_of = rebuilds.first_tags([row.id for row in rows], MOST_NAMES)
+        running = [row for row in rows if row.state == Rebuild.State.RUNNING]
+        for row in rows:
+            row.first_tags = tags_of[row.id]
+            row.found_progress = None
+        for row in running[:MAX_PROGRESS]:
+            row.found_progress = rebuilds.progress(row)
+        return page
 
     @admin.display(description="rebuild")
     def short(self, rebuild: Rebuild) -> str:
         return str(rebuild.uuid)[:8]
 
     @admin.display
-    def progress(self, rebuild: Rebuild) -> str:
-        found = rebuilds.progress(rebuild)
-        percent = 100 * found.done // found.total if found.total else 100
-        return format_html(
-            '<progress max="{}" value="{}"></progress> {} %', found.total or 1,
-            found.done if found.total else 1, percent,
-        )  # fmt: skip
+    def progress(self, rebuild: Any) -> str:
+        if not hasattr(rebuild, "found_progress"):
+            rebuild.found_progress = rebuilds.progress(rebuild)
+        found = rebuild.found_progress
+        if found is None:
+            return _bar(1, 1) if rebuild.state == Rebuild.State.COMPLETE else "-"
+        return _bar(found.done, found.total)
 
     @admin.display(description="nodes per second")
     def nodes_per_second(self, rebuild: Rebuild) -> str:
@@ -267,10 +283,12 @@ class RebuildAdmin(ReadOnly):
         return "-" if speed is None else f"{speed:,.0f}"
 
     @admin.display(description="tags")
-    def tag_names(self, rebuild: Rebuild) -> str:
-        names = [tag.name for tag in rebuild.tags.all()]
-        more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-        return ", ".join(names[:MOST_NAMES]) + more or "-"
+    def tag_names(self, rebuild: Any) -> str:
+        if not hasattr(rebuild, "first_tags"):
+            rebuild.first_tags = rebuilds.first_tags([rebuild.id], MOST_NAMES)[rebuild.id]
+        count, names = rebuild.first_tags
+        more = f" and {count - len(names)} more" if count > len(names) else ""
+        return ", ".join(names) + more or "-"
 
 
 class ClusterForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic when it runs
@@ -332,11 +350,19 @@ class PartitionAdmin(ReadOnly):
 @admin.register(Node)
 class NodeAdmin(ReadOnly):
     list_display = ("system_id", "hostname", "kind", "partition", "slot", "updated_at")
-    search_fields = ("=system_id", "=hostname")
+    # Exactly as they are: by their indexes.
+    search_fields = ("system_id__exact", "hostname__exact")
     list_select_related = ("partition",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Node]:
         return super().get_queryset(request).filter(deleted_at=None)
+
+    def get_paginator(self, request: HttpRequest, *args: Any, **options: Any) -> Any:
+        """All live nodes are counted with their partitions already."""
+        found: Any = super().get_paginator(request, *args, **options)
+        if request.GET.keys() <= {PAGE_VAR, ORDER_VAR}:
+            found.count = Partition.objects.aggregate(all=Sum("node_count", default=0))["all"]
+        return found
 
 
 @admin.register(Worker)
@@ -344,9 +370,13 @@ class WorkerAdmin(ReadOnly):
     list_display = ("name", "last_heartbeat", "partitions", "evaluator", "version", "token")
     list_select_related = ("token",)
 
+    def get_queryset(self, request: HttpRequest) -> Any:
+        return super().get_queryset(request).annotate(lease_count=Count("leases"))
+
     @admin.display(description="partitions leased")
-    def partitions(self, worker: Worker) -> int:
-        return worker.leases.count()
+    def partitions(self, worker: Any) -> int:
+        count: int = worker.lease_count
+        return count
 
 
 class WorkerTokenForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic when it runs
@@ -390,6 +420,30 @@ class WorkerTokenAdmin(ModelAdmin):
     def revoke_selected(self, request: HttpRequest, queryset: QuerySet[WorkerToken]) -> None:
         count = queryset.filter(revoked_at=None).update(revoked_at=Now())
         self.message_user(request, f"{count} tokens are revoked.")
+
+
+@admin.register(UserToken)
+class UserTokenAdmin(ReadOnly):
+    """Revoked here; issued over the API and by manage.py create_token."""
+
+    list_display = ("key", "user", "role", "created_at", "expires_at", "last_used_at")
+    search_fields = ("=key", "=user__username")
+    list_select_related = ("user",)
+    fields = ("key", "user", "role", "is_login", "created_at", "expires_at", "last_used_at")
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return ModelAdmin.has_delete_permission(self, request, obj)
+
+
+def _bar(done: int, total: int) -> str:
+    """Nothing to do is done."""
+    percent = 100 * done // total if total else 100
+    return format_html(
+        '<progress max="{}" value="{}"></progress> {} %',
+        total or 1,
+        done if total else 1,
+        percent,
+    )
 
 
 def _code(expression: Any) -> str:

@@ -16,6 +16,7 @@ class AdminConfig(apps.AdminConfig):
 class ApiConfig(AppConfig):
     name = "api"
     label = "api"
+    default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
         # The last of the apps whose permissions the groups hold.

@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib.auth.models import AnonymousUser, User
-from knox.auth import TokenAuthentication
 from rest_framework import exceptions
-from rest_framework.authentication import BaseAuthentication, get_authorization_header
+from rest_framework.authentication import (
+    BaseAuthentication,
+    TokenAuthentication,
+    get_authorization_header,
+)
 from rest_framework.request import Request
 
+from api import tokens
 from tagmill.rebuilds import workers
 from tagmill.rebuilds.models import WorkerToken
 from wire.messages import TOKEN_SCHEME
@@ -17,15 +21,15 @@ from wire.messages import TOKEN_SCHEME
 WRONG_WORKER_TOKEN = "the worker token is wrong or revoked."  # noqa: S105 - a message
 
 
-class UserTokenAuthentication(TokenAuthentication):  # type: ignore[misc]  # knox has no types
-    """`Authorization: Token ...`; only the token's hash is stored."""
+class UserTokenAuthentication(TokenAuthentication):
+    """`Authorization: Token ...`; `request.auth` is the UserToken, and the user's role is limited
+    to the token's."""
 
-    def authenticate_credentials(self, token: bytes) -> tuple[User, Any]:
-        try:
-            found: tuple[User, Any] = super().authenticate_credentials(token)
-        except (exceptions.AuthenticationFailed, UnicodeDecodeError):
-            raise exceptions.AuthenticationFailed("The token is wrong or revoked.") from None
-        return found
+    def authenticate_credentials(self, key: str) -> tuple[User, Any]:
+        found = tokens.find(key)
+        if found is None:
+            raise exceptions.AuthenticationFailed("The token is wrong, expired or revoked.")
+        return found.user, found
 
 
 class WorkerTokenAuthentication(BaseAuthentication):
@@ -45,12 +49,10 @@ class WorkerTokenAuthentication(BaseAuthentication):
 
 
 def user_for_header(header: str) -> User | None:
-    """The active user whose token an Authorization header holds; None when there is none."""
+    """The active user whose token an Authorization header holds, limited to the token's role; None
+    when there is none."""
     scheme, _, token = header.strip().partition(" ")
     if scheme.lower() != "token" or not token.strip():
         return None
-    try:
-        user, _ = UserTokenAuthentication().authenticate_credentials(token.strip().encode())
-    except exceptions.AuthenticationFailed:
-        return None
-    return user
+    found = tokens.find(token.strip())
+    return None if found is None else found.user

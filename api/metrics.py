@@ -39,6 +39,8 @@ CACHE_SECONDS = 5.0
 WAITING_ROUTES = frozenset({"lease", "events", "preview"})
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
+# They are bounded by how long they are kept (docs/settings.md), not by the fleet.
+GROWING = ("assignment_change", "audit_event", "match_change", "rebuild_target")
 STALE = (Path(__file__).parent / "sql" / "stale_matches.sql").read_text()
 
 REGISTRY = CollectorRegistry()
@@ -58,6 +60,12 @@ REQUEST_SECONDS = Histogram(
     registry=REGISTRY,
 )
 PARKED_POLLS = Gauge("tagmill_parked_polls", "Long-polls waiting for work", registry=REGISTRY)
+CONNECTIONS = Gauge("tagmill_connections", "Connections of clients", registry=REGISTRY)
+REFUSED_CONNECTIONS = Counter(
+    "tagmill_refused_connections_total",
+    "Connections closed at once: there were too many",
+    registry=REGISTRY,
+)
 BATCH_BYTES = Histogram(
     "tagmill_batch_bytes",
     "Bytes of a batch as sent, after compression",
@@ -126,6 +134,11 @@ class DatabaseCollector(Collector):
                 "tagmill_workers", "Live workers that may answer for a cluster", labels=["cluster"]
             ),
             GaugeMetricFamily("tagmill_tags", "Tags by state", labels=["state"]),
+            GaugeMetricFamily(
+                "tagmill_table_rows",
+                "Rows of the tables that grow with time, as the database estimates them",
+                labels=["table"],
+            ),
         ]
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
@@ -136,7 +149,7 @@ class DatabaseCollector(Collector):
             yield from self._found
 
     def _read(self) -> list[GaugeMetricFamily]:
-        up, jobs, stale, age, stale_there, alive, tags = found = self.describe()
+        up, jobs, stale, age, stale_there, alive, tags, rows = found = self.describe()
         try:
             for status, count in leases.job_counts().items():
                 jobs.add_metric([status], count)
@@ -150,6 +163,8 @@ class DatabaseCollector(Collector):
                 alive.add_metric([name], workers)
             for state, count in tags_by_state({expression for expression, _ in waits}).items():
                 tags.add_metric([state], count)
+            for table, estimate in table_rows():
+                rows.add_metric([table], estimate)
             age.add_metric([], oldest_lease_seconds())
         except (db.Error, TagmillError) as error:
             log.warning("metrics without the database", error=str(error).strip())
@@ -183,6 +198,17 @@ def tags_by_state(stale: set[int]) -> dict[str, int]:
         else:
             found["ready"] += 1
     return found
+
+
+def table_rows() -> list[tuple[str, float]]:
+    """Estimates of the last vacuum or analyze: to count would be to read all of it."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT relname::text, greatest(reltuples, 0) FROM pg_class "
+            "WHERE oid = ANY (%s::regclass[]) ORDER BY relname",
+            [list(GROWING)],
+        )
+        return [(table, float(estimate)) for table, estimate in cursor.fetchall()]
 
 
 def oldest_lease_seconds() -> float:

@@ -6,7 +6,12 @@ from typing import Any, Literal
 
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.openapi import AutoSchema
-from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema_serializer
+from drf_spectacular.utils import (
+    OpenApiExample,
+    OpenApiParameter,
+    OpenApiResponse,
+    extend_schema_serializer,
+)
 from rest_framework import serializers
 
 Direction = Literal["request", "response"]
@@ -49,7 +54,21 @@ class Problem(serializers.Serializer[Any]):
     request_id = serializers.CharField(required=False)
 
 
+CONDITIONS = [
+    OpenApiParameter(
+        name, str, OpenApiParameter.HEADER, description=f"{what} Else 412 `precondition_failed`."
+    )
+    for name, what in (
+        ("If-Match", "The `ETag` of the answer that the change is meant for."),
+        ("If-None-Match", "`*`: only where there is none yet."),
+    )
+]
+
+
 class Schema(AutoSchema):
+    def get_override_parameters(self) -> list[Any]:
+        return CONDITIONS if self.method in getattr(self.view, "conditional", ()) else []
+
     def _get_response_bodies(self, direction: Direction = "response") -> Any:
         """Every operation can fail; with which codes, docs/api.md says."""
         bodies = super()._get_response_bodies(direction)

@@ -8,6 +8,7 @@ from typing import IO, Any
 import orjson
 from rest_framework.parsers import BaseParser
 
+from api.limits import SMALL, BodyLimit
 from api.problems import MalformedBody
 from tagmill.config import load
 from tagmill.errors import TooLarge
@@ -26,7 +27,7 @@ class JSONParser(BaseParser):
     ) -> Any:
         """Raises MalformedBody and TooLarge."""
         try:
-            return orjson.loads(read_bounded(stream, load().request_bytes, "TAGMILL_REQUEST_BYTES"))
+            return orjson.loads(read_bounded(stream, _limit(parser_context)))
         except orjson.JSONDecodeError as error:
             raise MalformedBody(
                 f"the body is not JSON: {error.msg}", line=error.lineno, column=error.colno
@@ -44,7 +45,7 @@ class XMLParser(BaseParser):
         media_type: str | None = None,
         parser_context: Mapping[str, Any] | None = None,
     ) -> bytes:
-        return read_bounded(stream, load().document_bytes, "TAGMILL_DOCUMENT_BYTES")
+        return read_bounded(stream, _limit(parser_context))
 
 
 class TextXMLParser(XMLParser):
@@ -65,12 +66,19 @@ class NDJSONParser(BaseParser):
         return lines(stream, load().import_line_bytes)
 
 
-def read_bounded(stream: IO[Any], limit: int, setting: str) -> bytes:
-    """The whole body. Raises TooLarge when it has more than `limit` bytes."""
-    body: bytes = stream.read(limit + 1)
-    if len(body) > limit:
-        raise TooLarge(f"the body is larger than {limit} bytes ({setting})", limit=limit)
+def read_bounded(stream: IO[Any], limit: BodyLimit) -> bytes:
+    """The whole body. Raises TooLarge when it has more bytes."""
+    size = limit.size
+    body: bytes = stream.read(size + 1)
+    if len(body) > size:
+        raise TooLarge(f"the body is larger than {limit}", limit=size)
     return body
+
+
+def _limit(context: Mapping[str, Any] | None) -> BodyLimit:
+    """Of the view that parses."""
+    limit: BodyLimit = getattr((context or {}).get("view"), "body_limit", SMALL)
+    return limit
 
 
 def lines(stream: IO[Any], limit: int) -> Iterator[bytes]:

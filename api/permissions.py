@@ -1,10 +1,4 @@
-"""What people may do: three roles, each with all that the one before may. Superusers are admins.
-
-| role | may |
-|---|---|
-| viewer | read |
-| operator | change tags, nodes and assignments, rebuild |
-| admin | change clusters, worker tokens and users' tokens |
+"""Who may do what: roles (api/roles.py) asked for by views, and what they mean in the admin site.
 
 A role is membership in the Django group of its name. The same groups carry the permissions of
 Django's admin site, for users who are also `staff`.
@@ -12,7 +6,7 @@ Django's admin site, for users who are also `staff`.
 
 from __future__ import annotations
 
-import enum
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from django.apps import apps
@@ -20,30 +14,23 @@ from django.contrib.auth.management import create_permissions
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
+from api.roles import GROUPS, Role
 from tagmill.rebuilds.models import WorkerToken
 
 if TYPE_CHECKING:
     # It imports this module: DRF's settings name it.
     from rest_framework.views import APIView
 
-
-class Role(enum.IntEnum):
-    NONE = 0
-    VIEWER = 1
-    OPERATOR = 2
-    ADMIN = 3
-
-
-GROUPS = {"viewer": Role.VIEWER, "operator": Role.OPERATOR, "admin": Role.ADMIN}
 # What each role may do in the admin site, beyond viewing: (model, actions).
 ADMIN_SITE = {
     Role.VIEWER: (),
+    Role.UPLOADER: (),
     Role.OPERATOR: (("tags.tag", ("add", "change", "delete")),),
     Role.ADMIN: (
         ("tags.tag", ("add", "change", "delete")),
         ("fleet.cluster", ("add", "change", "delete")),
         ("rebuilds.workertoken", ("add", "change", "delete")),
-        ("knox.authtoken", ("add", "delete")),
+        ("api.usertoken", ("delete",)),
     ),
 }
 VIEWED = ("tags.tag", "fleet.cluster", "fleet.partition", "fleet.node", "rebuilds.rebuild",
@@ -52,14 +39,14 @@ VIEWED = ("tags.tag", "fleet.cluster", "fleet.partition", "fleet.node", "rebuild
 
 class RolePermission(BasePermission):
     """The view's `roles` name the role for a method; without it, reading takes a viewer and
-    everything else an operator."""
+    everything else an operator. NONE is everybody who is somebody."""
 
     def has_permission(self, request: Request, view: APIView) -> bool:
         needed = getattr(view, "roles", {}).get(request.method)
         if needed is None:
             needed = Role.VIEWER if request.method in SAFE_METHODS else Role.OPERATOR
-        self.message = f"this takes the role {needed.name.lower()}: an administrator can give it"
-        return role_of(request.user) >= needed
+        self.message = f"this takes the role {needed.label}: an administrator can give it"
+        return bool(request.user and request.user.is_authenticated) and may(request.user, needed)
 
 
 class IsWorker(BasePermission):
@@ -68,35 +55,35 @@ class IsWorker(BasePermission):
 
 
 def role_of(user: Any) -> Role:
-    """The highest role. Asks the database once for each user object."""
+    """The rights of all the user's groups; where a token asks, only those that the token has too.
+    Asks the database once for each user object."""
     if user is None or not user.is_authenticated or not user.is_active:
         return Role.NONE
-    if user.is_superuser:
-        return Role.ADMIN
     if not hasattr(user, "_tagmill_role"):
-        names = user.groups.filter(name__in=GROUPS).values_list("name", flat=True)
-        user._tagmill_role = max((GROUPS[name] for name in names), default=Role.NONE)
+        # By `all`: whoever lists users has fetched their groups.
+        names = {group.name for group in user.groups.all()} & GROUPS.keys()
+        limit_role(user, names, Role.ADMIN)
     role: Role = user._tagmill_role
     return role
 
 
-def is_viewer(user: Any) -> bool:
-    return role_of(user) >= Role.VIEWER
+def limit_role(user: Any, groups: Iterable[str], most: Role) -> None:
+    """What `role_of` says of this user object from now on: the groups' rights, within `most`."""
+    role = Role.ADMIN if user.is_superuser else Role.NONE
+    for name in groups:
+        role |= GROUPS[name]
+    user._tagmill_role = role & most
 
 
-def is_operator(user: Any) -> bool:
-    return role_of(user) >= Role.OPERATOR
-
-
-def is_admin(user: Any) -> bool:
-    return role_of(user) >= Role.ADMIN
+def may(user: Any, needed: Role) -> bool:
+    return needed in role_of(user)
 
 
 def make_groups(using: str, **_: Any) -> None:
     """After migrations: the groups exist and hold at least these permissions."""
     from django.contrib.auth.models import Group, Permission
 
-    for label in ("knox", "fleet", "tags", "rebuilds"):
+    for label in ("api", "fleet", "tags", "rebuilds"):
         create_permissions(apps.get_app_config(label), verbosity=0, using=using)
     known = {
         f"{app}.{codename}": pk

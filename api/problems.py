@@ -29,7 +29,14 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.views import defaults
 from rest_framework import exceptions
 
-from tagmill.errors import DatabaseUnavailable, Invalid, NotFound, TagmillError, TooLarge
+from tagmill.errors import (
+    DatabaseBusy,
+    DatabaseUnavailable,
+    Invalid,
+    NotFound,
+    TagmillError,
+    TooLarge,
+)
 from wire.messages import WireError
 
 log = logging.getLogger("tagmill.api")
@@ -40,6 +47,11 @@ RETRY_AFTER_SECONDS = 2
 OUTAGE = (db.OperationalError, db.InterfaceError, psycopg.OperationalError, psycopg.InterfaceError)
 NO_ANSWER = "the database does not answer: try again shortly"
 DISK_FULL = "the database's disk is full: an administrator must make room; then send it again"
+TOO_SLOW = (
+    "the database took longer than TAGMILL_STATEMENT_SECONDS allows: ask for less at a time, or try"
+    " again when it has less to do"
+)
+LOCKED = "another request was in the way for too long (TAGMILL_LOCK_SECONDS): try again shortly"
 NO_SUCH_PAGE = "nothing is served at this address: /api/docs/ lists what is"
 
 
@@ -94,8 +106,7 @@ def respond(error: BaseException) -> ProblemResponse:
     if isinstance(error, TagmillError):
         return _of_domain(error)
     if is_outage(error):
-        is_full = caused_by(error, psycopg.errors.DiskFull)
-        return _of_domain(DatabaseUnavailable(DISK_FULL if is_full else NO_ANSWER))
+        return _of_domain(outage(error))
     if isinstance(error, exceptions.APIException):
         return _of_framework(error)
     if isinstance(error, Http404):
@@ -112,6 +123,17 @@ def respond(error: BaseException) -> ProblemResponse:
 def is_outage(error: BaseException | None) -> bool:
     """Whether the database was the cause, directly or wrapped (as Procrastinate wraps it)."""
     return caused_by(error, *OUTAGE)
+
+
+def outage(error: BaseException) -> DatabaseUnavailable:
+    """What an error of the database means to a client, and what to do about it."""
+    if caused_by(error, psycopg.errors.DiskFull):
+        return DatabaseUnavailable(DISK_FULL)
+    if caused_by(error, psycopg.errors.QueryCanceled):
+        return DatabaseBusy(TOO_SLOW)
+    if caused_by(error, psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
+        return DatabaseBusy(LOCKED)
+    return DatabaseUnavailable(NO_ANSWER)
 
 
 def caused_by(error: BaseException | None, *kinds: type[BaseException]) -> bool:

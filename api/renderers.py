@@ -21,7 +21,7 @@ class JSONRenderer(BaseRenderer):
         accepted_media_type: str | None = None,
         renderer_context: Mapping[str, Any] | None = None,
     ) -> bytes:
-        return b"" if data is None else orjson.dumps(data, default=str)
+        return b"" if data is None else orjson.dumps(data, default=str, option=orjson.OPT_UTC_Z)
 
 
 class XMLRenderer(BaseRenderer):

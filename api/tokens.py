@@ -1,24 +1,144 @@
-"""Users' tokens: knox keeps only their hashes."""
+"""Users' tokens: issued, found by their digest, recorded when they are used."""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import secrets
+from datetime import timedelta
+
+from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import Group, User
+from django.contrib.postgres.expressions import ArraySubquery
 from django.db import transaction
-from knox.models import AuthToken
+from django.db.models import OuterRef, Q, QuerySet
+from django.db.models.functions import Now
 
-from tagmill.errors import NotFound
+from api.models import UserToken
+from api.permissions import limit_role, role_of
+from api.roles import GROUPS, Role
+from tagmill.config import load
+from tagmill.errors import Conflict, Invalid, NotFound
+
+SECRET_BYTES = 32
+KEY_CHARACTERS = 15
+MAX_DAYS = 36_500
+# A token that is used all the time is written once in so long.
+USE_RECORDED_EVERY = timedelta(minutes=1)
 
 
-def create(username: str, role: str | None) -> tuple[AuthToken, str]:
-    """A token and its plaintext, which is never seen again. With a role, a user who is missing is
-    made, without a password, and one who exists gets the role too. Raises NotFound without one."""
+class TooManyTokens(Conflict):
+    code = "too_many_tokens"
+
+
+def create(
+    username: str, role: str | None = None, days: float | None = None
+) -> tuple[UserToken, str]:
+    """A token and its plaintext, which is never seen again. Its role is the one named, at most the
+    user's, or the user's as it is now; nobody's role is changed. Where the user is missing, one is
+    made with the role, without a password. `days`: 0 is for ever, None is TAGMILL_TOKEN_DAYS.
+
+    Raises NotFound for a user who is missing where no role is named, Invalid, TooManyTokens."""
     with transaction.atomic():
-        user = User.objects.filter(username=username).first()
-        if user is None and role is None:
-            raise NotFound(f"there is no user {username!r}: name a role to make one")
-        if user is None:
-            user = User.objects.create_user(username)
-        if role is not None:
-            user.groups.add(Group.objects.get(name=role))
-        token: tuple[AuthToken, str] = AuthToken.objects.create(user)
-        return token
+        user = _user(username, role)
+        has = role_of(user)
+        if has is Role.NONE:
+            raise Invalid(f"{username!r} has no role, or is not active: {_HOW}", field="user")
+        wanted = has if role is None else GROUPS[role]
+        if wanted & has != wanted:
+            detail = f"{username!r} has the role {has.label}, which is less than {wanted.label}"
+            raise Invalid(f"{detail}: {_HOW}", field="role")
+        return issue(user, wanted, load().token_days if days is None else days)
+
+
+_HOW = "give the user the role first (PATCH /api/v1/users/{name} or manage.py set_role)"
+
+
+def issue(user: User, role: Role, days: float) -> tuple[UserToken, str]:
+    """A token that lasts so long, 0 is for ever. Raises TooManyTokens."""
+    with transaction.atomic():
+        mine = _alive_of(user)
+        limit = load().tokens_per_user
+        if mine.filter(is_login=False).count() >= limit:
+            raise TooManyTokens(
+                f"{user.get_username()!r} has {limit} tokens (TAGMILL_TOKENS_PER_USER): "
+                "revoke one that is not needed any more"
+            )
+        return _insert(user, role, timedelta(days=days), is_login=False)
+
+
+def log_in(user: User) -> tuple[UserToken, str]:
+    """A token for somebody who gave the password. Beyond the limit the oldest such token ends."""
+    with transaction.atomic():
+        mine = _alive_of(user).filter(is_login=True).order_by("-id")
+        keep = load().tokens_per_user - 1
+        surplus = list(mine.values_list("id", flat=True)[keep:])
+        UserToken.objects.filter(id__in=surplus).delete()
+        lifetime = timedelta(hours=load().login_hours)
+        return _insert(user, role_of(user), lifetime, is_login=True)
+
+
+def find(token: str) -> UserToken | None:
+    """The token's row, with its user limited to the token's role; None when it is wrong, revoked or
+    expired, or its user is not active. One query by the unique index of digests, however many
+    tokens there are."""
+    digest = _digest(token)
+    groups = Group.objects.filter(user=OuterRef("user_id"), name__in=GROUPS).values("name")
+    alive = Q(expires_at=None) | Q(expires_at__gt=Now())
+    unrecorded = Q(last_used_at=None) | Q(last_used_at__lt=Now() - USE_RECORDED_EVERY)
+    found = (
+        UserToken.objects.filter(alive, digest=digest, user__is_active=True)
+        .select_related("user")
+        .annotate(groups=ArraySubquery(groups), is_unrecorded=unrecorded)
+        .first()
+    )
+    if found is None or not hmac.compare_digest(bytes(found.digest), digest):
+        return None
+    limit_role(found.user, found.groups, found.rights)
+    if found.is_unrecorded:
+        # The condition again: of many requests in this moment one writes.
+        UserToken.objects.filter(unrecorded, id=found.id).update(last_used_at=Now())
+    return found
+
+
+def _user(username: str, role: str | None) -> User:
+    """The user, locked, made with the role where missing. Raises NotFound."""
+    user = User.objects.select_for_update().filter(username=username).first()
+    if user is not None:
+        return user
+    if role is None:
+        raise NotFound(f"there is no user {username!r}: name a role to make one")
+    # Somebody else may make the same one at this moment, perhaps with another role.
+    unusable = {"password": make_password(None)}
+    user, is_new = User.objects.select_for_update().get_or_create(unusable, username=username)
+    if is_new:
+        user.groups.add(Group.objects.get(name=role))
+    return user
+
+
+def _alive_of(user: User) -> QuerySet[UserToken]:
+    """The user's tokens, counted under the user's lock; those that have expired are deleted."""
+    User.objects.select_for_update().filter(pk=user.pk).first()
+    mine = UserToken.objects.filter(user=user)
+    mine.filter(expires_at__lte=Now()).delete()
+    return mine
+
+
+def _insert(
+    user: User, role: Role, lifetime: timedelta, *, is_login: bool
+) -> tuple[UserToken, str]:
+    token = secrets.token_hex(SECRET_BYTES)
+    made = UserToken.objects.create(
+        digest=_digest(token),
+        key=token[:KEY_CHARACTERS],
+        user=user,
+        role=role.label,
+        is_login=is_login,
+        expires_at=Now() + lifetime if lifetime else None,
+    )
+    made.refresh_from_db(fields=["created_at", "expires_at"])
+    return made, token
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha512(token.encode()).digest()

@@ -11,6 +11,8 @@ from django.views.generic import TemplateView
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
 
 from api.resources import (
+    audit,
+    changes,
     clusters,
     documents,
     explain,
@@ -20,6 +22,7 @@ from api.resources import (
     rebuilds,
     tags,
     tokens,
+    users,
     workers,
 )
 
@@ -61,6 +64,10 @@ V1 = [
     route("tags/<str:name>/nodes", tags.NodesOfTag, "nodes-of-tag"),
     route("tags/<str:name>/rebuild", tags.RebuildTag, "rebuild-tag"),
     route("tags/<str:name>/assign", tags.AssignTag, "assign-tag"),
+    route("tags/<str:name>/changes", changes.ChangesOfTag, "changes-of-tag"),
+    route("tags/<str:name>/publish", tags.PublishTag, "publish-tag"),
+    route("tags/<str:name>/history", audit.HistoryOfTag, "history-of-tag"),
+    route("audit/", audit.Audit, "audit"),
     route("rebuilds/", rebuilds.Rebuilds, "rebuilds"),
     route("rebuilds/<uuid:uuid>", rebuilds.OneRebuild, "rebuild"),
     route("rebuilds/<uuid:uuid>/cancel", rebuilds.CancelRebuild, "cancel-rebuild"),
@@ -72,6 +79,8 @@ V1 = [
     route("workers/fail", workers.GiveUp, "fail"),
     route("partitions/", partitions.Partitions, "partitions"),
     route("partitions/<int:partition>/nodes", partitions.NodesOfPartition, "nodes-of-partition"),
+    route("users/", users.Users, "users"),
+    route("users/<str:username>", users.OneUser, "user"),
     route("user-tokens/", tokens.UserTokens, "user-tokens"),
     route("user-tokens/<str:key>", tokens.OneUserToken, "user-token"),
     route("worker-tokens/", tokens.WorkerTokens, "worker-tokens"),

@@ -15,6 +15,7 @@ from lxml import etree
 
 from expressions.encoding import decode, position, refuse
 from expressions.errors import DocumentError, DocumentTooLarge
+from expressions.lexer import ILLEGAL, NCNAME
 
 MAIN_PROBE = "lshw"
 """The probe whose root is the document's, in no namespace."""
@@ -23,9 +24,22 @@ MAIN_PROBE = "lshw"
 _LIBXML2_DEPTH = 255
 _LIBXML2_TEXT_BYTES = 10_000_000
 
-# What may stand before the root, other than a DOCTYPE.
-_PROLOG = re.compile(r"(?:[ \t\r\n]+|<!--.*?-->|<\?.*?\?>)*", re.DOTALL)
-_DOCTYPE = "a DOCTYPE is not accepted: remove it, with its entities"
+# What may stand before the root, other than a DOCTYPE. Possessive: a million comments leave no
+# million places to come back to.
+_PROLOG = re.compile(r"(?>[ \t\r\n]++|<!--.*?-->|<\?.*?\?>)*+", re.DOTALL)
+# A DOCTYPE that declares nothing itself, as `lstopo` and `nvidia-smi` print it.
+_S = "[ \t\r\n]"
+_LITERAL = """(?:"[^"]*"|'[^']*')"""
+_PUBLIC = r"""(?:"[-'()+,./:=?;!*#@$%\w \r\n]*"|'[-()+,./:=?;!*#@$%\w \r\n]*')"""
+_DOCTYPE = re.compile(
+    rf"<!DOCTYPE{_S}++{NCNAME.pattern}(?::{NCNAME.pattern})?"
+    rf"(?:{_S}++(?:SYSTEM|PUBLIC{_S}++{_PUBLIC}){_S}++{_LITERAL})?{_S}*+>",
+    re.ASCII,
+)
+_NOT_LINES = re.compile("[^\n]++")
+_DECLARES = (
+    "a DOCTYPE may name a file, which is not read, and nothing else: remove it, with its entities"
+)
 _NAME = re.compile(r"<[^\s/>]+")
 
 
@@ -35,23 +49,29 @@ class Limits:
     """Of the document as it is uploaded."""
     depth: int
     """Of nested elements; the root is at 1."""
+    nodes: int = 400_000
+    """Of elements, texts, comments and, for two each, attributes; counted from above. A node takes
+    libxml2 up to 200 bytes."""
 
 
 def parse(data: bytes, limits: Limits) -> etree._Element:
     """The root of a document from outside. Raises DocumentError or DocumentTooLarge.
 
-    Refused: a DOCTYPE (so there are no entities to expand and no DTD to load), any namespace
-    error, more bytes or nesting than the limits allow. Nothing is ever fetched.
+    Refused: a DOCTYPE that declares anything (so there are no entities to expand), any namespace
+    error, more bytes, nodes or nesting than the limits allow. Nothing is ever fetched.
     """
-    return _parse(data, limits)[0]
+    return _parse(*_accepted(data, limits), limits)
 
 
 def normalise(data: bytes, limits: Limits) -> str:
-    """The text to keep: what was uploaded, without byte order mark and XML declaration.
+    """The text to keep: what was uploaded, without byte order mark, XML declaration and DOCTYPE.
 
     Raises as `parse` does, with the line and column of the uploaded document.
     """
-    return _parse(data, limits)[1]
+    text, start, doctype = _accepted(data, limits)
+    # The tree is gone before the text is copied: both are large.
+    _parse(text, start, doctype, limits)
+    return text[start : doctype[0]] + text[doctype[1] :]
 
 
 def compose(probes: Mapping[str, str]) -> etree._ElementTree:
@@ -78,33 +98,71 @@ def compose_xml(probes: Mapping[str, str]) -> str:
     return etree.tostring(compose(probes), encoding="unicode")
 
 
-def _parse(data: bytes, limits: Limits) -> tuple[etree._Element, str]:
+def _accepted(data: bytes, limits: Limits) -> tuple[str, int, tuple[int, int]]:
+    """The text, where it begins behind the declaration, and where its DOCTYPE lies.
+
+    All that can be told without a tree, which takes up to fifty times the bytes.
+    """
     if len(data) > limits.bytes:
         message = f"the document has {len(data):,} bytes, more than the limit of {limits.bytes:,}"
         raise DocumentTooLarge(message, limits.bytes)
     text, start = decode(data)
-    prolog = _PROLOG.match(text, start)
-    end = prolog.end() if prolog else start
+    end = _skip_prolog(text, start)
     if end == len(text):
         refuse("the document is empty: it needs a root element", text, 0)
+    doctype = end, end
     if text.startswith("<!DOCTYPE", end):
-        refuse(_DOCTYPE, text, end)
-    body = text[start:]
-    # Blanks in place of the declaration keep the lines and columns that libxml2 tells.
-    blank = "".join("\n" if character == "\n" else " " for character in text[:start])
+        found = _DOCTYPE.match(text, end)
+        if found is None or ILLEGAL.search(text, *found.span()):
+            refuse(_DECLARES, text, end)
+        doctype = found.span()
+        again = _skip_prolog(text, doctype[1])
+        if text.startswith("<!DOCTYPE", again):
+            refuse("a second DOCTYPE: remove it", text, again)
+    nodes = count_nodes(text)
+    if nodes > limits.nodes:
+        message = (
+            f"the document has up to {nodes:,} nodes, more than the limit of {limits.nodes:,}: "
+            "leave out what no tag asks for"
+        )
+        raise DocumentTooLarge(message, limits.nodes)
+    return text, start, doctype
+
+
+def _skip_prolog(text: str, start: int) -> int:
+    prolog = _PROLOG.match(text, start)
+    return prolog.end() if prolog else start
+
+
+def count_nodes(text: str) -> int:
+    """At least as many as a tree of the text has, a namespace declaration being an attribute."""
+    markup = text.count("<")
+    opening, texts = markup - text.count("</"), markup - text.count("><")
+    attributes = min(text.count("="), (text.count('"') + text.count("'")) // 2)
+    return opening + texts + 2 * attributes
+
+
+def _parse(text: str, start: int, doctype: tuple[int, int], limits: Limits) -> etree._Element:
+    # Blanks in place of what is dropped keep the lines and columns that libxml2 tells.
+    kept = text[start : doctype[0]].encode(), text[doctype[1] :].encode()
+    blanks = _blank(text[:start]).encode(), _blank(text[slice(*doctype)]).encode()
     huge = limits.depth > _LIBXML2_DEPTH or limits.bytes > _LIBXML2_TEXT_BYTES
     parser = _parser(huge)
     try:
-        root = etree.fromstring((blank + body).encode(), parser)
+        root = etree.fromstring(b"".join((blanks[0], kept[0], blanks[1], kept[1])), parser)
     except etree.XMLSyntaxError:
         _check_log(parser, text, limits)
         raise
     # libxml2 goes on after some namespace errors, and other readers do not.
     _check_log(parser, text, limits)
     if root.getroottree().docinfo.internalDTD is not None:
-        raise DocumentError(_DOCTYPE, None, None)  # out of sight above: never seen
+        raise DocumentError(_DECLARES, None, None)  # out of sight above: never seen
     _check_depth(root, limits.depth)
-    return root, body
+    return root
+
+
+def _blank(text: str) -> str:
+    return _NOT_LINES.sub(lambda found: " " * len(found[0]), text)
 
 
 def _parser(huge: bool) -> etree.XMLParser:
@@ -121,15 +179,11 @@ def _parser(huge: bool) -> etree.XMLParser:
 
 
 def _check_depth(root: etree._Element, limit: int) -> None:
-    depth = 0
-    events: Any = etree.iterwalk(root, events=("start", "end"), tag="*")
-    for event, element in events:
-        if event == "end":
-            depth -= 1
-            continue
-        depth += 1
-        if depth > limit:
-            raise _too_deep(limit, element.sourceline, None)
+    # In libxml2, level by level: a walk in Python takes ten times as long.
+    deeper = "/" + "/".join("*" * (limit + 1))
+    if etree.XPath(f"boolean({deeper})")(root):
+        first: Any = etree.XPath(f"({deeper})[1]")(root)
+        raise _too_deep(limit, first[0].sourceline, None)
 
 
 def _too_deep(limit: int, line: int | None, column: int | None) -> DocumentError:

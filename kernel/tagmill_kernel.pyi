@@ -14,7 +14,7 @@ class ImageError(KernelError):
     """A file is damaged, foreign or of another schema, or a partition is full."""
 
 class DocumentRefused(KernelError):
-    """A probe is not well-formed or has a DTD. `args`: message, probe, line, column (from 1)."""
+    """A probe is not well-formed or declares a DTD. `args`: message, probe, line, column (from 1)."""
 
 class KernelRefused(KernelError):
     """An expression is wrong, or left to lxml. `args`: reason, column (in characters, from 1)."""

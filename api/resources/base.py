@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
-from django.http import HttpResponse
+from django.http import HttpResponse, HttpResponseNotModified
 from django.utils.http import parse_etags
 from rest_framework import serializers
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from api import etags
+from api.limits import SMALL, BodyLimit
 from api.openapi import Schema
 from api.pagination import KeysetPagination
-from api.permissions import Role
 from api.problems import UnknownField
+from api.roles import Role
 from tagmill.errors import NotFound
 
 
@@ -39,10 +41,14 @@ class Name(serializers.CharField):
 
 class Resource(GenericAPIView[Any]):
     """`roles`: the role a method takes, where it is not viewer for reading and operator for the
-    rest. `parameters`: the query parameters known, beside those of pages."""
+    rest. `parameters`: the query parameters known, beside those of pages. `body_limit`: of what is
+    sent to it. `conditional`: the methods that check If-Match and If-None-Match; elsewhere they are
+    refused."""
 
     roles: ClassVar[dict[str, Role]] = {}
+    body_limit: ClassVar[BodyLimit] = SMALL
     parameters: ClassVar[frozenset[str]] = frozenset()
+    conditional: ClassVar[frozenset[str]] = frozenset()
     keyset: ClassVar[str] = "id"
     pagination_class = KeysetPagination
     schema = Schema()
@@ -50,6 +56,7 @@ class Resource(GenericAPIView[Any]):
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
+        etags.refuse_conditions(request, request.method in self.conditional)
         pages = {"limit", "after"} if self.has_pages else set()
         refuse_unknown(request.query_params, self.parameters | pages, "parameter")
 
@@ -83,7 +90,7 @@ def is_current(request: Request, etag: str) -> bool:
 
 def with_etag(request: Request, etag: str, make: Callable[[], HttpResponse]) -> HttpResponse:
     """304 when the client has it already, and no more than the tag is computed then."""
-    answer = HttpResponse(status=304) if is_current(request, etag) else make()
+    answer = HttpResponseNotModified() if is_current(request, etag) else make()
     answer["ETag"] = etag
     answer["Cache-Control"] = "private, no-cache"
     answer["Vary"] = "Authorization, Cookie"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from django.db.models import Count, QuerySet, Sum
@@ -11,8 +12,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from api.permissions import Role
+from api import etags
 from api.resources.base import Name, Resource, Strict
+from api.roles import Role
 from tagmill.fleet import clusters
 from tagmill.fleet.models import Cluster
 
@@ -65,20 +67,30 @@ class OneCluster(Resource):
     """`cluster` is its uuid or its name."""
 
     roles = WRITING
+    conditional = frozenset({"PATCH", "DELETE"})
     serializer_class = ClusterOut
     queryset = Cluster.objects.all()
 
     def get(self, request: Request, cluster: str) -> Response:
-        return Response(ClusterOut(cluster_named(cluster)).data)
+        return _answer(cluster_named(cluster))
 
     @extend_schema(request=ClusterIn)
     def patch(self, request: Request, cluster: str) -> Response:
         found = cluster_named(cluster)
-        clusters.rename(found, self.given(ClusterIn)["name"])
-        return Response(ClusterOut(cluster_named(str(found.uuid))).data)
+        clusters.rename(found, self.given(ClusterIn)["name"], _expected(request))
+        return _answer(cluster_named(str(found.uuid)))
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, cluster: str) -> Response:
         """409 `still_in_use` while it has nodes."""
-        clusters.delete(cluster_named(cluster))
+        clusters.delete(cluster_named(cluster), _expected(request))
         return Response(status=204)
+
+
+def _answer(cluster: Cluster) -> Response:
+    return Response(ClusterOut(cluster).data, headers={"ETag": etags.of_cluster(cluster)})
+
+
+def _expected(request: Request) -> Callable[[Cluster], None]:
+    condition = etags.condition(request)
+    return lambda cluster: condition.check(etags.of_cluster(cluster))

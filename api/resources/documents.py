@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from django.http import HttpResponse, StreamingHttpResponse
@@ -12,11 +12,12 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from api import imports, problems
+from api import etags, imports, limits, problems
 from api.parsers import NDJSONParser, TextXMLParser, XMLParser
 from api.renderers import JSONRenderer, NDJSONRenderer, XMLRenderer
-from api.resources.base import Resource, is_current, one
+from api.resources.base import Resource, one, with_etag
 from api.resources.nodes import node_named, store
+from api.roles import Role
 from tagmill.errors import NotFound
 from tagmill.fleet.ingest import Upload
 from tagmill.fleet.models import Document
@@ -32,8 +33,11 @@ class StoredOut(serializers.Serializer[Any]):
 class OneDocument(Resource):
     """The XML that one probe printed, as it was uploaded but for its XML declaration."""
 
+    roles = {"PUT": Role.UPLOADER}
+    conditional = frozenset({"PUT", "DELETE"})
     parameters = frozenset({"probe"})
     parser_classes = [XMLParser, TextXMLParser]
+    body_limit = limits.DOCUMENT
     renderer_classes = [XMLRenderer, JSONRenderer]
     serializer_class = StoredOut
     queryset = Document.objects.all()
@@ -45,17 +49,7 @@ class OneDocument(Resource):
     @extend_schema(parameters=[PROBE], responses={(200, "application/xml"): OpenApiTypes.STR})
     def get(self, request: Request, system_id: str) -> HttpResponse:
         found: Document = one(self._documents(system_id), "document of the probe", probe=self.probe)
-        etag = f'"{bytes(found.digest).hex()}"'
-        if is_current(request, etag):
-            answer = HttpResponse(status=304)
-        else:
-            answer = HttpResponse(found.xml.encode(), content_type="application/xml")
-            # XML can hold scripts: it is shown to a browser as a file, never as a page.
-            answer["Content-Disposition"] = "attachment"
-            answer["Content-Security-Policy"] = "default-src 'none'; sandbox"
-        answer["ETag"] = etag
-        answer["Cache-Control"] = "private, no-cache"
-        return answer
+        return with_etag(request, etags.of_document(found.digest), lambda: _file(found))
 
     @extend_schema(
         parameters=[PROBE],
@@ -65,7 +59,8 @@ class OneDocument(Resource):
     )
     def put(self, request: Request, system_id: str) -> HttpResponse:
         body = request.data if isinstance(request.data, bytes) else b""
-        verdict = store(Upload(system_id, None, None, None, {self.probe: body}), create=False)
+        upload = Upload(system_id, probes={self.probe: body}, expects=self._expected())
+        verdict = store(upload, create=False)
         body = JSONRenderer().render({"outcome": verdict.outcome, "rev": verdict.rev})
         return HttpResponse(body, content_type="application/json")
 
@@ -73,11 +68,29 @@ class OneDocument(Resource):
     def delete(self, request: Request, system_id: str) -> Response:
         if not self._documents(system_id).filter(probe=self.probe).exists():
             raise NotFound(f"{system_id!r} has no document of the probe {self.probe!r}")
-        store(Upload(system_id, None, None, None, {self.probe: None}), create=False)
+        upload = Upload(system_id, probes={self.probe: None}, expects=self._expected())
+        store(upload, create=False)
         return Response(status=204)
+
+    def _expected(self) -> Callable[[Any], None]:
+        condition, probe = etags.condition(self.request), self.probe
+
+        def check(node: Any) -> None:
+            digest = node.digests.get(probe)
+            condition.check(None if digest is None else etags.of_document(digest))
+
+        return check
 
     def _documents(self, system_id: str) -> Any:
         return Document.objects.filter(node=node_named(system_id))
+
+
+def _file(found: Document) -> HttpResponse:
+    answer = HttpResponse(found.xml.encode(), content_type="application/xml")
+    # XML can hold scripts: it is shown to a browser as a file, never as a page.
+    answer["Content-Disposition"] = "attachment"
+    answer["Content-Security-Policy"] = "default-src 'none'; sandbox"
+    return answer
 
 
 class ImportNodes(Resource):
@@ -86,6 +99,7 @@ class ImportNodes(Resource):
     last line is `{"summary": {...}}`. Good lines are stored, bad ones are refused each for itself.
     """
 
+    roles = {"POST": Role.UPLOADER}
     parser_classes = [NDJSONParser]
     renderer_classes = [NDJSONRenderer, JSONRenderer]
     serializer_class = StoredOut

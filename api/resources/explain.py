@@ -10,9 +10,10 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from api.permissions import Role
+from api import limits
 from api.resources.base import Resource
 from api.resources.tags import DefinitionIn, OneTag, WarningOut
+from api.roles import Role
 from expressions.lint import Warning
 from tagmill.errors import Invalid
 from tagmill.tags import explaining, linting
@@ -201,6 +202,8 @@ def told(found: explaining.Told) -> Mapping[str, Any]:
 class _BesideTag(Resource):
     """Shares its address with a tag of that name."""
 
+    conditional = OneTag.conditional
+
     roles = VIEWER
     queryset = Tag.objects.all()
     tag_name = ""
@@ -219,6 +222,7 @@ class _BesideTag(Resource):
 
 
 class LintDefinition(_BesideTag):
+    body_limit = limits.DEFINITION
     serializer_class = LintOut
     tag_name = "lint"
 
@@ -238,6 +242,7 @@ class LintDefinition(_BesideTag):
 
 
 class ExplainDefinition(_BesideTag):
+    body_limit = limits.DEFINITION
     serializer_class = ExplainOut
     tag_name = "explain"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from django.db.models import Exists, OuterRef, QuerySet
@@ -11,8 +12,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
+from api import etags, limits
 from api.resources.base import Resource, Strict, one
 from api.resources.clusters import cluster_named
+from api.roles import Role
 from tagmill.errors import Invalid
 from tagmill.fleet import ingest
 from tagmill.fleet.ingest import Upload
@@ -75,10 +78,11 @@ def node_named(system_id: str) -> Node:
     return found
 
 
-def detail(system_id: str) -> Any:
+def answer(system_id: str, status: int = 200, **headers: str) -> Response:
     node: Any = node_named(system_id)
     node.summaries = node.documents.order_by("probe").values("probe", "size", "uploaded_at")
-    return NodeDetail(node).data
+    headers["ETag"] = etags.of_node(node.id, node.rev)
+    return Response(NodeDetail(node).data, status, headers=headers)
 
 
 def store(upload: Upload, *, create: bool) -> ingest.Verdict:
@@ -90,7 +94,9 @@ def store(upload: Upload, *, create: bool) -> ingest.Verdict:
 
 
 class Nodes(Resource):
+    roles = {"POST": Role.UPLOADER}
     has_pages = True
+    body_limit = limits.LARGE
     parameters = frozenset({"tag", "not_tag", "cluster", "hostname"})
     serializer_class = NodeOut
     queryset = Node.objects.all()
@@ -133,7 +139,7 @@ class Nodes(Resource):
         probes = {probe: xml.encode() for probe, xml in given.get("probes", {}).items()}
         store(_upload(system_id, given, probes), create=True)
         place = reverse("node", [system_id], request=request)
-        return Response(detail(system_id), 201, headers={"Location": place})
+        return answer(system_id, 201, Location=place)
 
     def _filtered(self) -> QuerySet[Node]:
         given = self.request.query_params
@@ -155,21 +161,24 @@ class Nodes(Resource):
 
 
 class OneNode(Resource):
+    roles = {"PATCH": Role.UPLOADER}
+    conditional = frozenset({"PATCH", "DELETE"})
     serializer_class = NodeDetail
     queryset = Node.objects.all()
 
     def get(self, request: Request, system_id: str) -> Response:
-        return Response(detail(system_id))
+        return answer(system_id)
 
     @extend_schema(request=NodeChange)
     def patch(self, request: Request, system_id: str) -> Response:
         """Another `cluster` moves the node, with its documents and manual tags."""
-        store(_upload(system_id, self.given(NodeChange), {}), create=False)
-        return Response(detail(system_id))
+        change = _upload(system_id, self.given(NodeChange), {}, _expected(request))
+        store(change, create=False)
+        return answer(system_id)
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, system_id: str) -> Response:
-        ingest.delete(system_id)
+        ingest.delete(system_id, _expected(request))
         return Response(status=204)
 
 
@@ -182,13 +191,24 @@ class TagsOfNode(Resource):
         return Response({"tags": list(names.values_list("name", flat=True))})
 
 
-def _upload(system_id: str, given: dict[str, Any], probes: dict[str, bytes | None]) -> Upload:
+def _expected(request: Request) -> Callable[[Any], None]:
+    condition = etags.condition(request)
+    return lambda node: condition.check(etags.of_node(node.id, node.rev))
+
+
+def _upload(
+    system_id: str,
+    given: dict[str, Any],
+    probes: dict[str, bytes | None],
+    expects: Callable[[Any], None] | None = None,
+) -> Upload:
     return Upload(
         system_id=system_id,
         cluster=given.get("cluster"),
         hostname=given.get("hostname"),
         kind=given.get("kind"),
         probes=probes,
+        expects=expects,
     )
 
 

@@ -15,9 +15,9 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from api.permissions import Role
 from api.resources.base import Resource
 from api.resources.workers import WorkerCall, wire_answer
+from api.roles import Role
 from api.staleness import stale_matches
 from tagmill.config import load
 from tagmill.errors import Invalid, NotFound

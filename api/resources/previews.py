@@ -20,11 +20,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.throttling import UserRateThrottle
 
-from api import pagination
-from api.permissions import Role
+from api import limits, pagination
 from api.resources import waits
 from api.resources.base import Resource, Strict
 from api.resources.tags import Member, OneTag, TagFields, WarningOut
+from api.roles import Role
 from tagmill.config import load
 from tagmill.errors import Invalid, NotFound, PreviewGone
 from tagmill.fleet.models import Node
@@ -210,6 +210,7 @@ def _page(rows: list[previews.Found], limit: int, address: str) -> dict[str, Any
 
 class PreviewCall(Resource):
     roles = OPERATOR
+    body_limit = limits.DEFINITION
     parameters = frozenset({"limit"})
     serializer_class = PreviewOut
     queryset = Preview.objects.all()
@@ -224,6 +225,7 @@ class NewPreview(PreviewCall):
     """Shares its address with a tag that is named `preview`."""
 
     roles = {}
+    conditional = OneTag.conditional
 
     def get_throttles(self) -> Any:
         return [PreviewThrottle()] if self.request.method == "POST" else []

@@ -13,6 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
+from api import limits
 from api.resources import waits
 from api.resources.base import Resource, Strict, one
 from tagmill.rebuilds import rebuilds, waiting
@@ -20,6 +21,8 @@ from tagmill.rebuilds.models import Rebuild
 
 # More at a time: ask for all.
 MOST_TAGS = 1000
+# Of the tags of each rebuild in a list: a thousand rebuilds may have a thousand tags each.
+MAX_NAMES = 10
 
 
 class RebuildIn(Strict):
@@ -37,14 +40,27 @@ class RebuildIn(Strict):
         return attrs
 
 
-class RebuildSummary(serializers.Serializer[Any]):
+class RebuildFields(serializers.Serializer[Any]):
     uuid = serializers.UUIDField()
-    tags = serializers.ListField(child=serializers.CharField(), source="tags.all")
     reason = serializers.ChoiceField(Rebuild.Reason.choices)
     state = serializers.ChoiceField(Rebuild.State.choices)
     requested_by = serializers.CharField(source="requested_by.username", allow_null=True)
     requested_at = serializers.DateTimeField()
     finished_at = serializers.DateTimeField(allow_null=True)
+    published_without = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="Clusters that somebody published the definition without.",
+    )
+
+
+class RebuildSummary(RebuildFields):
+    tags = serializers.ListField(
+        child=serializers.CharField(),
+        source="tag_names",
+        help_text=f"The first {MAX_NAMES}; the rebuild itself has all of them.",
+    )
+    tag_count = serializers.IntegerField()
+    tags_truncated = serializers.BooleanField(help_text="Whether there are more than `tags`.")
 
 
 class Progress(serializers.Serializer[Any]):
@@ -54,7 +70,8 @@ class Progress(serializers.Serializer[Any]):
     nodes_total = serializers.IntegerField()
 
 
-class RebuildOut(RebuildSummary):
+class RebuildOut(RebuildFields):
+    tags = serializers.ListField(child=serializers.CharField(), source="tags.all")
     progress = Progress()
     nodes_per_second = serializers.FloatField(allow_null=True)
     eta_seconds = serializers.FloatField(allow_null=True)
@@ -62,7 +79,16 @@ class RebuildOut(RebuildSummary):
 
 
 def all_rebuilds() -> QuerySet[Rebuild]:
-    return Rebuild.objects.select_related("requested_by").prefetch_related("tags")
+    return Rebuild.objects.select_related("requested_by")
+
+
+def summaries(rows: list[Any]) -> Any:
+    """In two queries, however many tags the rebuilds have."""
+    found = rebuilds.first_tags([row.id for row in rows], MAX_NAMES)
+    for row in rows:
+        row.tag_count, row.tag_names = found[row.id]
+        row.tags_truncated = row.tag_count > len(row.tag_names)
+    return RebuildSummary(rows, many=True).data
 
 
 def body(uuid: UUID) -> Any:
@@ -85,6 +111,7 @@ def accepted(request: Request, rebuild: Rebuild) -> Response:
 
 
 class Rebuilds(Resource):
+    body_limit = limits.LIST
     has_pages = True
     keyset = "-id"
     serializer_class = RebuildSummary
@@ -92,8 +119,8 @@ class Rebuilds(Resource):
 
     @extend_schema(operation_id="rebuilds_list", responses=RebuildSummary(many=True))
     def get(self, request: Request) -> Response:
-        """The newest first."""
-        return self.page(all_rebuilds(), lambda rows: RebuildSummary(rows, many=True).data)
+        """The newest first, with the names of a few of their tags."""
+        return self.page(all_rebuilds(), summaries)
 
     @extend_schema(
         request=RebuildIn,

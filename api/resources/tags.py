@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from django.contrib.auth.models import User
@@ -14,6 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
+from api import etags, limits
 from api.resources import rebuilds as rebuild_resources
 from api.resources import waits
 from api.resources.base import Resource, Strict, one, with_etag
@@ -23,12 +24,13 @@ from tagmill.config import load
 from tagmill.errors import TooLarge
 from tagmill.fleet.models import Node
 from tagmill.rebuilds import rebuilds, waiting
-from tagmill.tags import assign, freshness, linting, members, tags
+from tagmill.tags import assign, freshness, linting, members, partial, tags
 from tagmill.tags.models import TAG_NAME, Tag
 
 # Kept short of what one transaction over the partitions' bitmaps does in well under a second.
 MOST_ASSIGNED = 10_000
 MOST_NAMESPACES = 32
+MOST_CLUSTERS = 1000
 
 
 class TagFields(Strict):
@@ -79,6 +81,15 @@ class Assignment(Strict):
     )
     remove = serializers.ListField(
         child=serializers.CharField(max_length=64), required=False, max_length=MOST_ASSIGNED
+    )
+
+
+class PublishIn(Strict):
+    without = serializers.ListField(
+        child=serializers.CharField(max_length=256),
+        allow_empty=False,
+        max_length=MOST_CLUSTERS,
+        help_text="Clusters, by name or uuid.",
     )
 
 
@@ -139,26 +150,32 @@ class Member(serializers.Serializer[Any]):
 
 
 def all_tags() -> QuerySet[Tag]:
-    return Tag.objects.select_related("expression", "pending_expression")
+    """With no more of their expressions than clients see: there may be a thousand."""
+    shown = [
+        f"{expression}__{field}"
+        for expression in ("expression", "pending_expression")
+        for field in ("text", "namespaces")
+    ]
+    rows = Tag.objects.select_related("expression", "pending_expression")
+    return rows.only(*(field.name for field in Tag._meta.concrete_fields), *shown)
 
 
-def bodies(rows: Sequence[Tag]) -> Any:
-    """The tags as clients see them, in a number of queries that does not depend on how many."""
+def bodies(rows: Sequence[Tag]) -> list[dict[str, Any]]:
+    """The tags as TagOut describes them, in a number of queries that does not depend on how many.
+    A serializer would take as long for a thousand as all the rest."""
     found = freshness.status(rows)
     waited = waiting.waiting_for(
         [_target(tag) for tag in rows if found[tag.id].state != "ready"]
     ).expressions
-    return TagOut(
-        [_body(tag, found[tag.id], waited.get(_target(tag), [])) for tag in rows], many=True
-    ).data
+    return [_body(tag, found[tag.id], waited.get(_target(tag), [])) for tag in rows]
 
 
-def body(name: str) -> Any:
+def answer(tag: Tag, status: int = 200, **headers: str) -> Response:
     """One tag, with the warnings about what it says."""
-    tag = tag_named(name)
     current = tag.pending_expression or tag.expression
     found = linting.of_expression(current) if current else ()
-    return {**bodies([tag])[0], "warnings": [warning.to_dict() for warning in found]}
+    body = {**bodies([tag])[0], "warnings": [warning.to_dict() for warning in found]}
+    return Response(body, status, headers={"ETag": etags.of_tag(tag), **headers})
 
 
 def tag_named(name: str) -> Tag:
@@ -207,6 +224,7 @@ EXAMPLE = OpenApiExample(
 class Tags(Resource):
     has_pages = True
     keyset = "name"
+    body_limit = limits.DEFINITION
     serializer_class = TagOut
     queryset = Tag.objects.all()
 
@@ -227,27 +245,38 @@ class Tags(Resource):
             by=cast(User, request.user),
         )
         place = reverse("tag", [made.name], request=request)
-        return Response(body(made.name), 201, headers={"Location": place})
+        return answer(made, 201, Location=place)
 
 
 class OneTag(Resource):
+    conditional = frozenset({"PATCH", "DELETE"})
+    body_limit = limits.DEFINITION
     serializer_class = TagDetail
     queryset = Tag.objects.all()
 
     def get(self, request: Request, name: str) -> Response:
-        return Response(body(name))
+        return answer(tag_named(name))
 
     @extend_schema(request=TagFields, examples=[EXAMPLE])
     def patch(self, request: Request, name: str) -> Response:
         """A new definition is `pending_definition` until it is evaluated everywhere."""
         changes = self.given(TagFields, is_partial=True)
-        changed = tags.update(name, **changes) if changes else tag_named(name)
-        return Response(body(changed.name))
+        by, expected = cast(User, request.user), _expected(request)
+        if changes:
+            return answer(tags.update(name, by=by, expects=expected, **changes))
+        found = tag_named(name)
+        expected(found)
+        return answer(found)
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, name: str) -> Response:
-        tags.delete(name)
+        tags.delete(name, _expected(request))
         return Response(status=204)
+
+
+def _expected(request: Request) -> Callable[[Tag], None]:
+    condition = etags.condition(request)
+    return lambda tag: condition.check(etags.of_tag(tag))
 
 
 class NodesOfTag(Resource):
@@ -280,7 +309,21 @@ class RebuildTag(Resource):
         return rebuild_resources.accepted(request, made)
 
 
+class PublishTag(Resource):
+    serializer_class = TagDetail
+    queryset = Tag.objects.all()
+
+    @extend_schema(operation_id="tags_publish", request=PublishIn)
+    def post(self, request: Request, name: str) -> Response:
+        """Publishes the pending definition although it is not evaluated in these clusters: their
+        nodes lose the tag until it is. 409 `not_complete` while another cluster is not done,
+        `nothing_pending` where no definition waits."""
+        partial.publish(name, self.given(PublishIn)["without"])
+        return answer(tag_named(name))
+
+
 class AssignTag(Resource):
+    body_limit = limits.LIST
     serializer_class = Assigned
     queryset = Tag.objects.all()
 

@@ -9,18 +9,19 @@ from django.contrib.auth.validators import UnicodeUsernameValidator
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 from drf_spectacular.utils import extend_schema
-from knox.models import AuthToken
 from rest_framework import serializers
 from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from api import tokens
+from api import limits, tokens
 from api.login import LoginThrottle
-from api.permissions import GROUPS, Role, role_of
+from api.models import UserToken
+from api.permissions import role_of
 from api.problems import InvalidToken
 from api.resources.base import Name, Resource, Strict, one
 from api.resources.clusters import cluster_named
+from api.roles import GROUPS, Role
 from tagmill.errors import Invalid
 from tagmill.rebuilds import workers
 from tagmill.rebuilds.models import WorkerToken
@@ -36,20 +37,21 @@ class Credentials(Strict):
 
 class Issued(serializers.Serializer[Any]):
     token = serializers.CharField(help_text="Shown this once.")
-    user = serializers.CharField()
-    role = serializers.CharField()
+    user = serializers.CharField(source="made.user.username")
+    role = serializers.CharField(source="made.role", help_text="The token's.")
+    expires_at = serializers.DateTimeField(source="made.expires_at", allow_null=True)
 
 
 class WhoAmI(serializers.Serializer[Any]):
     user = serializers.CharField()
-    role = serializers.CharField()
+    role = serializers.CharField(help_text="What the token and its user may do both.")
 
 
 class Token(Resource):
     """POST a name and a password for a token; GET says whose it is; DELETE revokes it."""
 
     serializer_class = WhoAmI
-    roles = {"DELETE": Role.NONE}
+    roles = {"GET": Role.NONE, "DELETE": Role.NONE}
 
     def get_permissions(self) -> Any:
         return [AllowAny()] if self.request.method == "POST" else super().get_permissions()
@@ -64,20 +66,18 @@ class Token(Resource):
 
     @extend_schema(operation_id="auth_whoami")
     def get(self, request: Request) -> Response:
-        return Response({"user": request.user.get_username(), "role": _role(request.user)})
+        return Response({"user": request.user.get_username(), "role": role_of(request.user).label})
 
     @extend_schema(request=Credentials, responses={201: Issued}, auth=[])
     def post(self, request: Request) -> Response:
         user = authenticate(**self.given(Credentials))
         if user is None:
             raise InvalidToken("the name or the password is wrong")
-        _, token = AuthToken.objects.create(user)
-        answer = {"token": token, "user": user.get_username(), "role": _role(user)}
-        return Response(answer, 201, headers={"Cache-Control": "no-store"})
+        return _issued(*tokens.log_in(user))
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request) -> Response:
-        if not isinstance(request.auth, AuthToken):
+        if not isinstance(request.auth, UserToken):
             raise Invalid("send the token to revoke as Authorization: Token <token>")
         request.auth.delete()
         return Response(status=204)
@@ -86,45 +86,54 @@ class Token(Resource):
 class UserTokenIn(Strict):
     user = serializers.CharField(max_length=150, validators=[UnicodeUsernameValidator()])
     role = serializers.ChoiceField(
-        list(GROUPS), required=False, help_text="Makes the user when there is none."
+        list(GROUPS),
+        required=False,
+        help_text="What the token may do: at most what the user may, which is the default. A user "
+        "who is missing is made with this role.",
+    )
+    days = serializers.FloatField(
+        required=False,
+        min_value=0,
+        max_value=tokens.MAX_DAYS,
+        help_text="How long it lasts. 0: for ever. Default: TAGMILL_TOKEN_DAYS.",
     )
 
 
 class UserTokenOut(serializers.Serializer[Any]):
-    key = serializers.CharField(source="token_key", help_text="The token's first characters.")
+    key = serializers.CharField(help_text="The token's first characters.")
     user = serializers.CharField(source="user.username")
-    created = serializers.DateTimeField()
-    expiry = serializers.DateTimeField(allow_null=True)
+    role = serializers.CharField(help_text="What it was issued with; the user's may be less now.")
+    is_login = serializers.BooleanField(help_text="Made by a name and a password.")
+    created_at = serializers.DateTimeField()
+    expires_at = serializers.DateTimeField(allow_null=True)
+    last_used_at = serializers.DateTimeField(allow_null=True, help_text="To the minute.")
 
 
 class UserTokens(Resource):
     roles = ADMIN
     has_pages = True
-    keyset = "digest"
     serializer_class = UserTokenOut
-    queryset = AuthToken.objects.all()
+    queryset = UserToken.objects.all()
 
     @extend_schema(operation_id="user_tokens_list", responses=UserTokenOut(many=True))
     def get(self, request: Request) -> Response:
-        found = AuthToken.objects.select_related("user")
+        found = UserToken.objects.select_related("user")
         return self.page(found, lambda rows: UserTokenOut(rows, many=True).data)
 
     @extend_schema(request=UserTokenIn, responses={201: Issued})
     def post(self, request: Request) -> Response:
         given = self.given(UserTokenIn)
-        made, token = tokens.create(given["user"], given.get("role"))
-        answer = {"token": token, "user": given["user"], "role": _role(made.user)}
-        return Response(answer, 201, headers={"Cache-Control": "no-store"})
+        return _issued(*tokens.create(given["user"], given.get("role"), given.get("days")))
 
 
 class OneUserToken(Resource):
     roles = ADMIN
     serializer_class = UserTokenOut
-    queryset = AuthToken.objects.all()
+    queryset = UserToken.objects.all()
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, key: str) -> Response:
-        one(AuthToken.objects.all(), "user token", token_key=key).delete()
+        one(UserToken.objects.all(), "user token", key=key).delete()
         return Response(status=204)
 
 
@@ -163,6 +172,7 @@ def worker_tokens() -> QuerySet[WorkerToken]:
 
 class WorkerTokens(Resource):
     roles = ADMIN
+    body_limit = limits.LIST
     has_pages = True
     serializer_class = WorkerTokenOut
     queryset = WorkerToken.objects.all()
@@ -198,5 +208,6 @@ class OneWorkerToken(Resource):
         return Response(status=204)
 
 
-def _role(user: Any) -> str:
-    return role_of(user).name.lower()
+def _issued(made: UserToken, token: str) -> Response:
+    answer = Issued({"token": token, "made": made}).data
+    return Response(answer, 201, headers={"Cache-Control": "no-store"})

@@ -16,11 +16,12 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from api import metrics
+from api import limits, metrics
 from api.authentication import WorkerTokenAuthentication
-from api.permissions import IsWorker, Role
+from api.permissions import IsWorker
 from api.problems import unfit
 from api.resources.base import Resource
+from api.roles import Role
 from tagmill.config import load
 from tagmill.errors import Invalid, NotFound, WorkerGone
 from tagmill.fleet.models import Cluster
@@ -140,6 +141,8 @@ class RegisterWorker(WorkerCall):
 
 
 class Heartbeat(WorkerCall):
+    body_limit = limits.LIST
+
     @_documented("heartbeat")
     def post(self, request: Request) -> HttpResponse:
         asked = self.message(messages.Heartbeat)
@@ -148,17 +151,22 @@ class Heartbeat(WorkerCall):
 
 
 class LeasePartitions(WorkerCall):
+    body_limit = limits.LEASE
+
     @_documented("lease")
     def post(self, request: Request) -> HttpResponse:
         asked = self.message(messages.LeaseRequest)
         if not 1 <= asked.max_partitions <= MOST_PARTITIONS:
             raise Invalid(f"must be 1 to {MOST_PARTITIONS}", field="max_partitions")
-        return wire_answer(
-            leases.lease(self.worker(asked.worker), asked.max_partitions, asked.holds)
-        )
+        worker = self.worker(asked.worker)
+        if asked.leases is not None:
+            leases.give_back_unnamed(worker, checked(asked.leases))
+        return wire_answer(leases.lease(worker, asked.max_partitions, asked.holds))
 
 
 class Complete(WorkerCall):
+    body_limit = limits.LARGE
+
     @_documented("complete")
     def post(self, request: Request) -> HttpResponse:
         completion = self.message(messages.Completion)
@@ -169,6 +177,8 @@ class Complete(WorkerCall):
 
 
 class GiveUp(WorkerCall):
+    body_limit = limits.LIST
+
     @_documented("fail")
     def post(self, request: Request) -> HttpResponse:
         asked = self.message(messages.GiveUp)

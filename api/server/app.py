@@ -15,13 +15,14 @@ from twisted.internet.error import CannotListenError
 from twisted.web.wsgi import WSGIResource
 
 from api import metrics
-from api.server import events, lease
+from api.server import events, lease, users
+from api.server.admission import Admission
 from api.server.batchcache import BatchCache
 from api.server.batches import BatchResource, Slice
 from api.server.broker import Broker, Poll, Taken
 from api.server.events import Events, EventsResource
 from api.server.health import Health, Metrics, Ready
-from api.server.http import Request, Route, Site
+from api.server.http import Caps, Request, Route, Site
 from api.server.imports import PATH as IMPORT_PATH
 from api.server.imports import Import, ImportResource
 from api.server.lease import LeaseResource
@@ -31,14 +32,20 @@ from api.server.threads import Threads
 from tagmill.config import Config
 from tagmill.errors import ConfigurationError
 from tagmill.rebuilds import maintenance
-from wire.messages import LeaseAnswer
+from wire.messages import TOKEN_SCHEME, LeaseAnswer
 
 log = structlog.get_logger("tagmill.server")
 
 # Lease attempts, batch reads and checks of tokens: short, and apart from the REST requests.
 NATIVE_THREADS = 8
+# What keeps leases alive has threads of its own: however slow REST requests, completions and batch
+# reads are, a heartbeat finds one, and so does a completion.
+HEARTBEAT_THREADS = 4
+COMPLETION_THREADS = 4
 # An import is bound by the database; a third one waits, with its client's socket unread.
 IMPORT_THREADS = 2
+# Procrastinate's pool, and the thread that its tasks run in.
+MAINTENANCE_CONNECTIONS = 5
 # Requests still running after this are cut off. Kubernetes kills after 30 s.
 DRAIN_SECONDS = 20.0
 # As many workers may connect at once; the kernel's default of 50 would make some of them try again.
@@ -54,7 +61,16 @@ class Server:
         self._config = config
         self._rest = Threads(reactor, "rest", config.threads)
         self._native = Threads(reactor, "native", NATIVE_THREADS)
+        self._heartbeats = Threads(reactor, "heartbeat", HEARTBEAT_THREADS)
+        self._completions = Threads(reactor, "complete", COMPLETION_THREADS)
         self._importers = Threads(reactor, "import", IMPORT_THREADS)
+        self._pools = (
+            self._rest,
+            self._native,
+            self._heartbeats,
+            self._completions,
+            self._importers,
+        )
         self._broker = Broker(reactor, self._take, self._give_back)
         self._rebuilds = Events(reactor, self._native, events.REBUILDS)
         self._previews = Events(reactor, self._native, events.PREVIEWS)
@@ -72,10 +88,21 @@ class Server:
         self._run_maintenance = run_maintenance
         django: Any = get_wsgi_application()
         wsgi: Any = WSGIResource(reactor, self._rest.pool, django)
-        routes = [*self._routes(), self._preview(django, wsgi)]
-        self._site = Site(reactor, routes, wsgi, config.request_bytes, self._intake)
+        routes = [*self._routes(), *self._keeping(django), self._preview(django, wsgi)]
+        # Behind proxies, every connection is of a proxy's address.
+        of_address = None if config.trusted_proxies else config.connections_per_address
+        caps = Caps(config.connections, of_address)
+        self._site = Site(reactor, routes, wsgi, caps=caps, intake=self._intake, gate=self._gate)
         self._port: Any = None
         metrics.PARKED_POLLS.set_function(lambda: self._broker.parked)
+        metrics.CONNECTIONS.set_function(lambda: self._site.connections)
+
+    @property
+    def connections(self) -> int:
+        """To the database, at most: one for each thread, the listener's, and those of the periodic
+        tasks."""
+        threads = sum(pool.pool.max for pool in self._pools)
+        return threads + 1 + (MAINTENANCE_CONNECTIONS if self._run_maintenance else 0)
 
     def start(self) -> tuple[str, int]:
         """The address that it listens on. Raises ConfigurationError when that is taken."""
@@ -88,7 +115,7 @@ class Server:
                 f"cannot listen on {host}:{port} ({reason}): choose another address with "
                 "TAGMILL_LISTEN or --listen ADDRESS:PORT"
             ) from None
-        for pool in (self._rest, self._native, self._importers):
+        for pool in self._pools:
             pool.start()
         self._broker.start()
         for stream in self._streams:
@@ -116,7 +143,7 @@ class Server:
         return DeferredList([closed, idle], consumeErrors=True)
 
     def _stop(self) -> None:
-        for pool in (self._rest, self._native, self._importers):
+        for pool in self._pools:
             pool.stop()
         log.info("stopped")
 
@@ -131,7 +158,6 @@ class Server:
                 "lease",
                 "/api/v1/workers/lease",
                 lambda: LeaseResource(self._broker, most_wait),
-                lease.MOST_BYTES,
             ),
             _route(
                 "batch",
@@ -154,6 +180,15 @@ class Server:
             _route("metrics", "/metrics", lambda: scrape),
         ]
 
+    def _keeping(self, django: Any) -> list[Route]:
+        """Django's views of what keeps leases alive, each on a pool of its own."""
+        beat: Any = WSGIResource(self._reactor, self._heartbeats.pool, django)
+        complete: Any = WSGIResource(self._reactor, self._completions.pool, django)
+        return [
+            _route("heartbeat", "/api/v1/workers/(?:heartbeat|fail)", lambda: beat),
+            _route("complete", "/api/v1/workers/complete", lambda: complete),
+        ]
+
     def _preview(self, django: Any, fallback: Any) -> Route:
         made = PreviewResource(
             self._waiting, self._rest, django, fallback, self._config.poll_seconds
@@ -165,6 +200,13 @@ class Server:
             return None
         line_bytes = self._config.import_line_bytes
         return Import(self._reactor, request, self._native, self._importers, line_bytes)
+
+    def _gate(self, request: Request) -> Admission:
+        """The sender of a large body is known, or it is not read."""
+        header, session = users.shown_by(request)
+        is_worker = header.partition(" ")[0].lower() == TOKEN_SCHEME.lower()
+        pool = self._completions if is_worker else self._native
+        return Admission(request, pool.call(users.known, header, session))
 
     def _take(self, poll: Poll) -> Deferred[Taken]:
         return self._native.call(lease.take, poll)
@@ -193,5 +235,5 @@ class Server:
             stream.changed()
 
 
-def _route(name: str, path: str, make: Any, most_bytes: int | None = None) -> Route:
-    return Route(name, re.compile(path.encode() + b"/?"), make, most_bytes)
+def _route(name: str, path: str, make: Any) -> Route:
+    return Route(name, re.compile(path.encode() + b"/?"), make)

@@ -15,7 +15,6 @@ from uuid import UUID
 
 import orjson
 import structlog
-from django.conf import settings
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IPushProducer
 from twisted.internet.task import LoopingCall
@@ -170,9 +169,7 @@ class EventsResource(Native):
         self._uuid = uuid.decode()
 
     async def answer(self, request: Request) -> None:
-        header = request.getHeader("authorization") or ""
-        cookie = request.getCookie(settings.SESSION_COOKIE_NAME.encode()) or b""
-        session = cookie.decode("ascii", "replace")
+        header, session = users.shown_by(request)
         uuid, is_over, data = await self._threads.call(
             admit, self._events.kind, header, session, self._uuid
         )

@@ -1,13 +1,15 @@
-"""Twisted's Site and Request with routes, body limits and an access log."""
+"""Twisted's Site and Request with routes, body limits, a cap on connections and an access log."""
 
 from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any, Protocol
+from urllib.parse import unquote_to_bytes
 
 import structlog
 from twisted.internet.defer import Deferred
@@ -15,7 +17,9 @@ from twisted.web import server
 from twisted.web.resource import IResource
 
 from api import metrics
+from api.limits import MAX_STRANGERS_BYTES, SMALL, BodyLimit, limit_of
 from api.server import problems
+from api.server.channel import IDLE_SECONDS, Channel
 from tagmill.errors import TagmillError, TooLarge
 
 log = structlog.get_logger("tagmill.access")
@@ -24,7 +28,21 @@ log = structlog.get_logger("tagmill.access")
 # read why; so its bytes are read and dropped for this long.
 LINGER_SECONDS = 10
 # Their traffic would drown the rest of the log.
-ROUTINE = frozenset({"lease", "batch", "workers", "healthz", "readyz", "metrics", "static"})
+ROUTINE = frozenset(
+    {
+        "lease",
+        "batch",
+        "heartbeat",
+        "complete",
+        "workers",
+        "healthz",
+        "readyz",
+        "metrics",
+        "static",
+    }
+)
+# Refused connections are logged so often at most.
+REFUSAL_LOG_SECONDS = 10.0
 RESOURCES = frozenset(
     {"clusters", "nodes", "tags", "rebuilds", "workers", "partitions", "previews"}
 )
@@ -38,15 +56,20 @@ class Intake(Protocol):
     def lost(self) -> None: ...
 
 
+class Gate(Protocol):
+    """Keeps the rest of a large body in its socket until its sender is known."""
+
+    def hold(self) -> None: ...
+    def end(self) -> None: ...
+
+
 @dataclass(frozen=True)
 class Route:
-    """`make` gets the groups of `pattern` (which matches the whole path). `most_bytes` bounds its
-    bodies where that is less than TAGMILL_REQUEST_BYTES."""
+    """`make` gets the groups of `pattern` (which matches the whole path)."""
 
     name: str
     pattern: re.Pattern[bytes]
     make: Callable[..., IResource]
-    most_bytes: int | None = None
 
 
 class Request(server.Request):
@@ -60,8 +83,9 @@ class Request(server.Request):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._received = 0
-        self._most_bytes = 0
+        self._limit = SMALL
         self.intake: Intake | None = None
+        self._gate: Gate | None = None
         self._lingering: Any = None
         self.is_refused = False
         self.body_ended = False
@@ -74,16 +98,28 @@ class Request(server.Request):
             self.channel._version,
         )
         self.path = self.uri.partition(b"?")[0]
-        self._most_bytes = self.site.most_bytes(self.path)
+        self._drop_ambiguous_headers()
+        self._limit = self.site.limit(self.path) if length != 0 else SMALL
         self.intake = self.site.intake(self)
         if self.intake is not None:
             self.content = BytesIO()
             self.site.in_flight.add(self)
-        elif length is not None and length > self._most_bytes:
+        elif length is not None and length > self._limit.size:
             self.content = BytesIO()
             self.fail(self._too_large())
         else:
             super().gotLength(length)
+            if self._limit.size > MAX_STRANGERS_BYTES and (
+                length is None or length > MAX_STRANGERS_BYTES
+            ):
+                self._gate = self.site.gate(self)
+
+    def _drop_ambiguous_headers(self) -> None:
+        """WSGI writes `X_Forwarded_For` and `X-Forwarded-For` alike: a client could pass off the
+        one, which proxies let through, as the other, which they set."""
+        for name, _ in list(self.requestHeaders.getAllRawHeaders()):
+            if b"_" in name:
+                self.requestHeaders.removeHeader(name)
 
     def getHeader(self, key: Any) -> Any:
         """Of text as of bytes: a header may hold any byte, and Twisted decodes UTF-8 or raises."""
@@ -99,13 +135,16 @@ class Request(server.Request):
             self.intake.feed(data)
             return
         self._received += len(data)
-        if self._received > self._most_bytes:
+        if self._received > self._limit.size:
             self.fail(self._too_large())
             return
         super().handleContentChunk(data)
+        if self._gate is not None:
+            self._gate.hold()
 
     def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
         self.body_ended = True
+        self._end_gate()
         if self.is_refused:
             self.finish()
             return
@@ -152,6 +191,7 @@ class Request(server.Request):
             self.site.log(self)
         if self.intake is not None:
             self.intake.lost()
+        self._end_gate()
         super().connectionLost(reason)
 
     def _leave(self) -> None:
@@ -159,29 +199,49 @@ class Request(server.Request):
         if self._lingering is not None and self._lingering.active():
             self._lingering.cancel()
 
+    def _end_gate(self) -> None:
+        if self._gate is not None:
+            self._gate.end()
+
     def _too_large(self) -> TooLarge:
-        limit = self._most_bytes
-        setting = " (TAGMILL_REQUEST_BYTES)" if limit == self.site.request_bytes else ""
-        return TooLarge(f"the body is larger than {limit} bytes{setting}", limit=limit)
+        limit = self._limit
+        return TooLarge(f"the body is larger than {limit}", limit=limit.size)
+
+
+@dataclass(frozen=True)
+class Caps:
+    """Connections at once. `address`: of one address; None where proxies hide the clients'."""
+
+    total: int
+    address: int | None
 
 
 class Site(server.Site):
     """The routes: native ones first, Django for everything else."""
+
+    protocol: Any = Channel
 
     def __init__(
         self,
         reactor: Any,
         routes: Sequence[Route],
         fallback: IResource,
-        request_bytes: int,
+        *,
+        caps: Caps,
         intake: Callable[[Request], Intake | None],
+        gate: Callable[[Request], Gate],
     ) -> None:
         # Django parses forms itself.
-        super().__init__(fallback, Request, parsePOSTFormSubmission=False, reactor=reactor)
+        super().__init__(
+            fallback, Request, parsePOSTFormSubmission=False, reactor=reactor, timeout=IDLE_SECONDS
+        )
         self._fallback = fallback
         self.routes = routes
-        self.request_bytes = request_bytes
         self.intake = intake
+        self.gate = gate
+        self._caps = caps
+        self._connections: Counter[str] = Counter()
+        self._refusal_logged: float | None = None
         self.in_flight: set[Request] = set()
         self._idle: list[Deferred[None]] = []
 
@@ -194,12 +254,47 @@ class Site(server.Site):
         request.route = route_of(request.path)
         return self._fallback
 
-    def most_bytes(self, path: bytes) -> int:
-        """Of a body that is sent there."""
-        for route in self.routes:
-            if route.most_bytes is not None and route.pattern.fullmatch(path):
-                return min(route.most_bytes, self.request_bytes)
-        return self.request_bytes
+    def buildProtocol(self, addr: Any) -> Any:
+        """None refuses the connection: it is closed before a byte is read."""
+        host = addr.host
+        of_address = self._caps.address
+        if self.connections >= self._caps.total or (
+            of_address is not None and self._connections[host] >= of_address
+        ):
+            metrics.REFUSED_CONNECTIONS.inc()
+            self._log_refusal(host)
+            return None
+        self._connections[host] += 1
+        channel = super().buildProtocol(addr)
+        channel.client_host = host
+        return channel
+
+    def disconnected(self, channel: Channel) -> None:
+        self._connections[channel.client_host] -= 1
+        if not self._connections[channel.client_host]:
+            del self._connections[channel.client_host]
+
+    @property
+    def connections(self) -> int:
+        return self._connections.total()
+
+    def _log_refusal(self, host: str) -> None:
+        reactor: Any = self.reactor
+        now = reactor.seconds()
+        if self._refusal_logged is None or now - self._refusal_logged >= REFUSAL_LOG_SECONDS:
+            self._refusal_logged = now
+            log.warning(
+                "connections refused: more than TAGMILL_CONNECTIONS, or than"
+                " TAGMILL_CONNECTIONS_PER_ADDRESS of one address",
+                client=host,
+                connections=self.connections,
+                of_address=self._connections[host],
+            )
+
+    def limit(self, path: bytes) -> BodyLimit:
+        """Of a body that is sent there, as Django's view declares it; a native route has the limit
+        of the view that it stands in for."""
+        return limit_of(unquote_to_bytes(path).decode("utf-8", "replace"))
 
     def left(self, request: Request) -> None:
         """Called when a request is over, for whatever reason; may be called twice."""

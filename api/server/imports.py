@@ -50,7 +50,7 @@ class Import:
         # Twisted would ask for the body at once.
         request.requestHeaders.removeHeader(b"expect")
         self._pause()
-        checks.call(users.operator, request.getHeader("authorization") or "").addCallbacks(
+        checks.call(users.uploader, request.getHeader("authorization") or "").addCallbacks(
             self._admitted, self._failed
         )
 
@@ -124,17 +124,13 @@ class Import:
             self._resume()
 
     def _pause(self) -> None:
-        channel = self._request.channel
-        if channel is not None and not self._is_lost:
-            # The client is made to wait: it must not be timed out for that.
-            channel.setTimeout(None)
-            channel.transport.pauseProducing()
+        if self._request.channel is not None and not self._is_lost:
+            self._request.channel.hold()
 
     def _resume(self) -> None:
         channel = self._request.channel
         if channel is not None and not self._is_lost and not self._request.body_ended:
-            channel.setTimeout(channel.timeOut)
-            channel.transport.resumeProducing()
+            channel.release()
 
 
 class ImportResource(Native):

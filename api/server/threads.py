@@ -10,8 +10,8 @@ from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThreadPool
 from twisted.python.threadpool import ThreadPool
 
-from api.problems import is_outage
-from tagmill.errors import DatabaseUnavailable, TagmillError
+from api.problems import is_outage, outage
+from tagmill.errors import TagmillError
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ def with_connection(function: Callable[..., T], *args: Any) -> T:
         raise
     except Exception as error:
         if is_outage(error):
-            raise DatabaseUnavailable("the database does not answer") from error
+            raise outage(error) from error
         raise
     finally:
         db.close_old_connections()

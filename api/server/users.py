@@ -1,4 +1,4 @@
-"""Who a request of a person comes from: a user token or the admin's session. In a thread."""
+"""Who a request comes from: a user token, the admin's session, or a worker token. In a thread."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from django.contrib.auth import get_user
 from django.http import HttpRequest
 
 from api import authentication, permissions
+from api.roles import Role
 from api.server import problems
+from tagmill.rebuilds import workers
+from wire.messages import TOKEN_SCHEME
 
 SCHEME = "Token"
 
@@ -18,14 +21,37 @@ SCHEME = "Token"
 def operator(header: str, session: str = "") -> None:
     """Raises Unauthorized or Forbidden unless the Authorization header, or without one the session,
     is an operator's."""
-    if not permissions.is_operator(_user(header, session)):
-        raise problems.Forbidden("this takes the role operator")
+    _take(Role.OPERATOR, header, session)
+
+
+def uploader(header: str, session: str = "") -> None:
+    """The same for those who upload inventory."""
+    _take(Role.UPLOADER, header, session)
 
 
 def viewer(header: str, session: str = "") -> None:
     """The same for viewers. A browser's session counts: an EventSource sends no header."""
-    if not permissions.is_viewer(_user(header, session)):
-        raise problems.Forbidden("this takes the role viewer")
+    _take(Role.VIEWER, header, session)
+
+
+def _take(needed: Role, header: str, session: str) -> None:
+    if not permissions.may(_user(header, session), needed):
+        raise problems.Forbidden(f"this takes the role {needed.label}")
+
+
+def known(header: str, session: str = "") -> None:
+    """Raises Unauthorized unless somebody's: a worker's, too. What they may do is not asked."""
+    scheme, _, token = header.strip().partition(" ")
+    if scheme.lower() != TOKEN_SCHEME.lower():
+        _user(header, session)
+    elif workers.authenticate(token.strip()) is None:
+        raise problems.Unauthorized("the worker token is wrong or revoked", TOKEN_SCHEME)
+
+
+def shown_by(request: Any) -> tuple[str, str]:
+    """On the reactor thread: the Authorization header, and the session's key."""
+    cookie = request.getCookie(settings.SESSION_COOKIE_NAME.encode()) or b""
+    return request.getHeader("authorization") or "", cookie.decode("ascii", "replace")
 
 
 def _user(header: str, session: str) -> Any:

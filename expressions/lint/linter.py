@@ -9,7 +9,7 @@ from dataclasses import replace
 from expressions.definition import Checked
 from expressions.lint import forms, names, roots, values
 from expressions.lint.findings import Findings, Warning
-from expressions.lint.places import DOCUMENT, Places, World
+from expressions.lint.places import DOCUMENT, Places, TooMuch, World
 from expressions.syntax import Call, Expression, Filter, NameTest, Negation, Operation, Path
 from expressions.vocabulary import Vocabulary
 
@@ -19,8 +19,16 @@ def lint(checked: Checked, vocabulary: Vocabulary | None) -> list[Warning]:
 
     `vocabulary` is that of all documents that the definition is for: what it says no document has
     is reported. Nothing is evaluated on a document. Takes a millisecond for what people write, at
-    most 0.3 s for the longest definition.
+    most a second for the longest definition: what would look at more of the vocabulary than
+    MAX_LOOKED_AT is judged by its form.
     """
+    try:
+        return _lint(checked, vocabulary)
+    except TooMuch:
+        return _lint(checked, None)
+
+
+def _lint(checked: Checked, vocabulary: Vocabulary | None) -> list[Warning]:
     findings = Findings(checked.text)
     world = World(checked, vocabulary)
     forms.definition(findings, checked.ast)
@@ -83,6 +91,7 @@ class _Linter:
         self._add_alternatives(tellings, [True] * len(tellings))
         if None in found:
             return None
+        self._world.spend(sum(len(places or ()) for places in found))
         return frozenset(place for places in found for place in places or ())
 
     def _alternatives(self, part: Operation, context: Places) -> None:

@@ -135,6 +135,7 @@ def missing(
 def _missing_attribute(
     findings: Findings, world: World, step: Step, test: NameTest, before: Places
 ) -> None:
+    world.spend(2 * len(before or ()))
     owners = sorted({local(place.name) for place in before or () if isinstance(place, State)})
     owner = f"no <{'> or <'.join(owners)}>" if 0 < len(owners) <= _FEW else "no element"
     name = world.expanded(test)
@@ -183,6 +184,7 @@ def _misplaced(
         else:
             by = ".//" if nested else "//"
     else:
+        world.spend(sum(len(e.children) for e in world.vocabulary.elements.values()))
         parents = sorted(
             {
                 local(state.name)
@@ -197,6 +199,7 @@ def _misplaced(
 
 def _near_name(findings: Findings, world: World, test: NameTest) -> str:
     states = world.vocabulary.elements
+    world.spend(4 * len(states))
     same = sorted({namespace(s.name) for s in states if local(s.name) == test.local})
     if same:
         probe = same[0] or MAIN_PROBE

@@ -6,7 +6,7 @@ document has it; where nothing can be said, it is None.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
 from expressions.checks import XML_NAMESPACE
@@ -29,6 +29,13 @@ class Document(NamedTuple):
     document: bool = True
 
 
+class TooMuch(Exception):
+    """A definition that would look at more of the vocabulary than is allowed."""
+
+
+MAX_LOOKED_AT: Final = 1_000_000
+"""Places and values, per definition: half a second. What people write looks at some 10,000."""
+
 DOCUMENT: Final = Document()
 _DOWN = frozenset({"child", "descendant", "descendant-or-self"})
 Place = State | Attribute | Text | Document
@@ -45,6 +52,9 @@ class World:
         self.known = vocabulary.documents > 0
         """Otherwise every place is None."""
         self._declared = checked.namespaces
+        self._left = MAX_LOOKED_AT
+        # A path of a thousand steps may arrive at the same places with each.
+        self._steps: dict[tuple[frozenset[Place] | None, str, tuple[object, ...]], Places] = {}
         self._parents: dict[State, set[Place]] = {}
         self.namespaces: set[str] = set()
         for root in self.vocabulary.roots:
@@ -53,6 +63,12 @@ class World:
             self.namespaces.add(namespace(state.name))
             for child in element.children:
                 self._parents.setdefault(child, set()).add(state)
+
+    def spend(self, count: int) -> None:
+        """Raises TooMuch once more was looked at than is allowed."""
+        self._left -= count
+        if self._left < 0:
+            raise TooMuch
 
     @property
     def roots(self) -> Places:
@@ -77,6 +93,17 @@ class World:
         """Without the predicates."""
         if not self.known:
             return None
+        test = step.test
+        key = (
+            (test.prefix, test.local) if isinstance(test, NameTest) else (test.kind, test.target, 0)
+        )
+        try:
+            return self._steps[places, step.axis, key]
+        except KeyError:
+            found = self._steps[places, step.axis, key] = self._step(places, step)
+            return found
+
+    def _step(self, places: Places, step: Step) -> Places:
         if isinstance(step.test, NameTest):
             if places is None:
                 return self._anywhere(step, step.test)
@@ -97,6 +124,7 @@ class World:
         """Of the string values of what is there; None where one is not known."""
         if places is None:
             return None
+        self.spend(len(places))
         found = []
         for place in places:
             if isinstance(place, Document):
@@ -115,7 +143,9 @@ class World:
         if isinstance(place, Document):
             return set(self.vocabulary.roots)
         if isinstance(place, State):
-            return self.vocabulary.elements[place].children
+            found = self.vocabulary.elements[place].children
+            self.spend(1 + len(found))
+            return found
         return set()
 
     def named(self, test: NameTest) -> list[State]:
@@ -123,7 +153,8 @@ class World:
 
     def attributes(self, places: Places) -> set[str]:
         """The names of the attributes that elements of these places have."""
-        states: Iterable[Place] = self.vocabulary.elements if places is None else places
+        states: Collection[Place] = self.vocabulary.elements if places is None else places
+        self.spend(len(states))
         return {
             name
             for state in states
@@ -162,7 +193,8 @@ class World:
             case _:
                 return None
 
-    def _attributes(self, places: Iterable[Place]) -> Iterable[Attribute]:
+    def _attributes(self, places: Collection[Place]) -> Collection[Attribute]:
+        self.spend(len(places))
         return [
             Attribute(state, name)
             for state in places
@@ -172,10 +204,12 @@ class World:
 
     def _texts(self, places: frozenset[Place], step: Step) -> frozenset[Place]:
         """Also comments and processing instructions, in their places."""
+        self.spend(len(places))
         above = set(places) if step.axis == "child" else places | self.below(places)
         return frozenset(Text(place) for place in above if isinstance(place, State))
 
-    def _named(self, places: Iterable[Place], step: Step, test: NameTest) -> Iterable[Place]:
+    def _named(self, places: Collection[Place], step: Step, test: NameTest) -> Iterable[Place]:
+        self.spend(len(places))
         wanted = self.expanded(test)
         uri = self.uri(test)
         for place in places:
@@ -196,7 +230,9 @@ class World:
         if isinstance(place, Text):
             return {place.text_of}
         if isinstance(place, State):
-            return self._parents.get(place, set())
+            found = self._parents.get(place, set())
+            self.spend(1 + len(found))
+            return found
         return set()
 
     def _closure(self, places: Iterable[Place], reach: object) -> set[Place]:

@@ -40,7 +40,7 @@ def comparison(
             )
             findings.add("number_compared_as_text", message, literal)
         elif _is_number(literal) and values and not any(v.has_number for v in values):
-            seen = [value for value in _kept(values) if value]
+            seen = [value for value in _kept(world, values) if value]
             hint = f", such as '{seen[0]}'" if seen else ""
             message = f"{findings.source(nodes)} is text in every document{hint}, never a number"
             findings.add("number_compared_as_text", message, part)
@@ -55,13 +55,14 @@ def call(findings: Findings, world: World, part: Call, places: Places) -> None:
     if not all(found.listed for found in values):
         return
     text = wanted.value
-    kept = _kept(values)
+    kept = _kept(world, values)
     begins = part.name == "starts-with"
     if any(value.startswith(text) if begins else text in value for value in kept):
         return
     verb = "begins with" if begins else "contains"
     subject = _subject(findings, part.arguments[0], places)
-    alike = [value for value in kept if text.casefold() in value.casefold()]
+    folded = text.casefold()
+    alike = [value for value in kept if folded in value.casefold()]
     hint = (
         f": there is '{alike[0]}', in other letters"
         if alike
@@ -83,7 +84,7 @@ def _equal_to(
     text, symbol = literal.value, part.operators[0].symbol
     if not text or not values or any(found.may_have(text) for found in values):
         return
-    kept = _kept(values)
+    kept = _kept(world, values)
     if is_number(text):
         number = to_number(text)
         same = [value for value in kept if is_number(value) and to_number(value) == number]
@@ -100,7 +101,8 @@ def _equal_to(
     message = f"no {subject} is '{text}' in any document"
     span = (literal.start, literal.end)
     by = None
-    spelt = [value for value in kept if value.strip().casefold() == text.strip().casefold()]
+    folded = text.strip().casefold()
+    spelt = [value for value in kept if value.strip().casefold() == folded]
     family = [value for value in kept if value.startswith(f"{text}:")]
     quote = findings.text[literal.start]
     if spelt:
@@ -121,6 +123,7 @@ def _equal_to(
 def _other_attribute(world: World, places: Places, text: str) -> str | None:
     """Another attribute of the same elements that has the value."""
     for place in sorted(p for p in places or () if isinstance(p, Attribute)):
+        world.spend(len(world.vocabulary.elements[place.state].attributes))
         for name, values in sorted(world.vocabulary.elements[place.state].attributes.items()):
             if name != place.attribute and values.kept and text in values.kept:
                 return local(name)
@@ -131,15 +134,18 @@ def _hint(findings: Findings, world: World, text: str, places: Places) -> str:
     """The values that are spelt nearest."""
     # A machine's parts before the machines themselves, which bear their hostnames.
     nested = frozenset(place for place in places or () if _is_nested(place))
-    kept = _kept(world.values(nested or places) or [])
+    kept = _kept(world, world.values(nested or places) or [])
     near = findings.near(text, kept[:_MOST_COMPARED], _NEAR)
     if near:
         return f": the nearest is {' or '.join(repr(value) for value in near)}"
+    world.spend(len(kept) * len(text) // 64)
     begins = sorted({value for value in kept if value and value in text})
     return f": the nearest is '{max(begins, key=len)}'" if begins else ""
 
 
-def _kept(values: list[Values]) -> list[str]:
+def _kept(world: World, values: list[Values]) -> list[str]:
+    # To sort them takes longer than to look at them.
+    world.spend(3 * sum(found.weight for found in values))
     return sorted({value for found in values for value in found.kept or ()})
 
 

@@ -3,7 +3,7 @@
 //! ```text
 //! KernelError
 //! +-- ImageError          a file is damaged, foreign or of another schema; a partition is full
-//! +-- DocumentRefused     not well-formed, or a DTD (line, column from 1)
+//! +-- DocumentRefused     not well-formed, or declares a DTD (line, column from 1)
 //! +-- ExpressionRefused   a syntax error, or a construct that is left to lxml (column from 1)
 //! +-- BudgetExceeded      an evaluation ran past its steps
 //! ```

@@ -41,7 +41,8 @@ fn namespaces_follow_their_declarations() {
 fn a_refusal_points_at_the_place() {
     assert_eq!(refusal("<a>\n <b></c>\n</a>"), (2, 7));
     assert_eq!(refusal("<é>&x;</é>"), (1, 4));
-    assert_eq!(refusal("<!DOCTYPE a><a/>"), (1, 1));
+    assert_eq!(refusal("<!DOCTYPE a []><a/>"), (1, 1));
+    assert_eq!(refusal("<!--c-->\n <!DOCTYPE a SYSTEM><a/>"), (2, 2));
 }
 
 #[test]

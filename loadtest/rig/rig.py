@@ -16,8 +16,9 @@ import psutil
 import psycopg
 from django.contrib.auth.models import User
 from django.db.models.functions import Now
-from knox.models import AuthToken
 
+from api import tokens
+from api.roles import Role
 from loadtest.rig import processes
 from loadtest.rig.http import Api
 from loadtest.rig.stack import Stack, StackError, free_port, running
@@ -70,7 +71,7 @@ class Rig:
         self._listener = psycopg.connect(url, autocommit=True)
         self._listener.execute("LISTEN tagmill_progress")
         user = User.objects.create_superuser("bench")
-        self.api_token = AuthToken.objects.create(user, expiry=None)[1]
+        self.api_token = tokens.issue(user, Role.ADMIN, days=0)[1]
         self._worker_token = workers.issue_token("bench", "all")[1]
 
     def close(self) -> None:

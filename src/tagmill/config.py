@@ -32,6 +32,18 @@ class Config(BaseSettings):
     """PostgreSQL 14 to 18, as `postgresql://user:password@host:port/name`. Empty: an embedded
     PostgreSQL under the data directory."""
 
+    connect_seconds: Annotated[int, Field(ge=2, le=120)] = 5
+    """How long a connection to PostgreSQL may take to come about (`connect_timeout` in
+    `DATABASE_URL` wins)."""
+
+    statement_seconds: Annotated[float, Field(ge=0, le=3600)] = 60.0
+    """The longest that one statement of an API server may take, or a transaction stay idle, before
+    PostgreSQL ends it; the request is answered with a 503. 0: no limit, also for locks, as
+    PgBouncer wants it, which takes no `options`. Commands and periodic tasks are not bound."""
+
+    lock_seconds: Annotated[float, Field(gt=0, le=3600)] = 10.0
+    """The longest that a statement of an API server waits for a lock."""
+
     var: Path = ROOT / "var"
     """The data directory: the embedded PostgreSQL, the secret key, the demo's state."""
 
@@ -54,12 +66,29 @@ class Config(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """What is logged, as one JSON object a line on standard error."""
 
+    token_days: Annotated[float, Field(ge=0, le=36_500)] = 90.0
+    """How long a token of a user lasts that is issued without a time of its own. 0: for ever."""
+
+    login_hours: Annotated[float, Field(ge=0, le=87_600)] = 12.0
+    """How long a token lasts that somebody got for a name and a password. 0: for ever."""
+
+    tokens_per_user: Annotated[int, Field(ge=1, le=10_000)] = 50
+    """Most tokens issued for one user, and most that the user got by logging in: beyond it, the
+    first are refused, and the oldest of the second end."""
+
     metrics_token: str = ""
     """What `/metrics` asks for as `Authorization: Bearer`. Empty: it answers only to clients on the
     same machine that come without a proxy."""
 
     threads: Annotated[int, Field(ge=2, le=64)] = 16
     """Threads for REST and admin requests. Waiting workers and event streams need none."""
+
+    connections: Annotated[int, Field(ge=16, le=65_536)] = 8192
+    """Most connections at once; further ones are closed. A worker has up to four."""
+
+    connections_per_address: Annotated[int, Field(ge=4, le=65_536)] = 2048
+    """Most connections of one address. Not counted where `TAGMILL_TRUSTED_PROXIES` is above 0:
+    there, every connection is a proxy's."""
 
     maintenance: bool = True
     """Run the periodic tasks (reaper, sweep, collection, clean-up) inside this API server."""
@@ -76,10 +105,16 @@ class Config(BaseSettings):
     document_depth: Annotated[int, Field(ge=8, le=255)] = 128
     """The deepest nesting of elements accepted. libxml2 itself stops at 256."""
 
+    document_nodes: Annotated[int, Field(ge=1000, le=1_000_000)] = 400_000
+    """Most elements, texts, comments and (two each) attributes of a document; 4 MiB of real `lshw
+    -xml` have some 380,000. A server takes up to 200 bytes for each while it checks the document.
+    """
+
     request_bytes: Annotated[int, Field(ge=1 * MIB)] = 16 * MIB
-    """The largest request body accepted, except for `nodes/import`, which is streamed. At least 1
-    MiB: a worker's result for one partition of 1024 slots and 500 tags has up to 220 kB, and what
-    it learnt for lint comes on top."""
+    """The largest results of a worker in one request, and the largest node with its documents as
+    JSON; other requests have smaller bounds of their own. At least 1 MiB: a worker's result for one
+    partition of 1024 slots and 500 tags has up to 220 kB, and what it learnt for lint comes on
+    top."""
 
     import_line_bytes: Annotated[int, Field(ge=1024)] = 16 * MIB
     """The longest line of a bulk import."""
@@ -108,7 +143,8 @@ class Config(BaseSettings):
     """The longest that a long-poll is held (`Prefer: wait`)."""
 
     evaluation_attempts: Annotated[int, Field(ge=1, le=10)] = 2
-    """Failed evaluations after which an expression counts as failed."""
+    """How many different workers must fail an expression before it counts as failed; the only one
+    that lives must fail it under so many leases."""
 
     evaluation_seconds: Annotated[float, Field(gt=0)] = 5.0
     """The longest that one expression may take on one document before a worker stops it."""
@@ -127,6 +163,12 @@ class Config(BaseSettings):
 
     rebuild_days: Annotated[int, Field(ge=1)] = 30
     """How long rebuilds that are over stay listed."""
+
+    change_days: Annotated[int, Field(ge=1)] = 90
+    """How long the trail keeps which nodes a tag gained and lost."""
+
+    audit_days: Annotated[int, Field(ge=1)] = 365
+    """How long the audit keeps who changed tags, clusters, tokens, users and their roles."""
 
     @field_validator("listen")
     @classmethod

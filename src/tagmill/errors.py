@@ -3,16 +3,20 @@
 TagmillError
 ├── ConfigurationError        a setting is wrong: the process does not start
 ├── DatabaseUnavailable       503 database_unavailable
+│   └── DatabaseBusy          503 database_busy: a statement or a lock took too long
 ├── NotFound                  404 not_found
 ├── Conflict                  409
 │   ├── AlreadyExists         409 already_exists
 │   ├── StillInUse            409 still_in_use
 │   ├── AutomaticTag          409 automatic_tag: assigned by its definition, not by hand
 │   ├── ManualTag             409 manual_tag: nothing to rebuild
-│   └── NotCancellable        409 not_cancellable
+│   ├── NotCancellable        409 not_cancellable
+│   ├── NothingPending        409 nothing_pending: no definition waits to be published
+│   └── NotComplete           409 not_complete: other clusters are not evaluated
 ├── Invalid                   400 invalid, `field` says where
 │   ├── InvalidDefinition     400 invalid_definition, with `column` (1-based) and `caret`
 │   └── InvalidDocument       400 invalid_document, with `line` and `column` (1-based)
+├── PreconditionFailed        412 precondition_failed: If-Match or If-None-Match does not hold
 ├── TooLarge                  413 too_large, with `limit`
 ├── TooExpensive              422 too_expensive: a definition takes too long, or too much memory
 ├── Busy                      429 busy, with `retry_after` in seconds
@@ -45,6 +49,10 @@ class DatabaseUnavailable(TagmillError):
     status, code = 503, "database_unavailable"
 
 
+class DatabaseBusy(DatabaseUnavailable):
+    code = "database_busy"
+
+
 class NotFound(TagmillError):
     status, code = 404, "not_found"
 
@@ -73,6 +81,14 @@ class NotCancellable(Conflict):
     code = "not_cancellable"
 
 
+class NothingPending(Conflict):
+    code = "nothing_pending"
+
+
+class NotComplete(Conflict):
+    code = "not_complete"
+
+
 class Invalid(TagmillError):
     status, code = 400, "invalid"
 
@@ -83,6 +99,10 @@ class InvalidDefinition(Invalid):
 
 class InvalidDocument(Invalid):
     code = "invalid_document"
+
+
+class PreconditionFailed(TagmillError):
+    status, code = 412, "precondition_failed"
 
 
 class TooLarge(TagmillError):

@@ -28,10 +28,10 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "rest_framework",
-    "knox",
     "drf_spectacular",
     "drf_spectacular_sidecar",
     "procrastinate.contrib.django",
+    "tagmill.audit",
     "tagmill.fleet",
     "tagmill.tags",
     "tagmill.rebuilds",
@@ -40,6 +40,8 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    # Around the one that adds a length to everything.
+    "api.middleware.describe_no_body",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -48,6 +50,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "api.acting.ActingMiddleware",
 ]
 
 ROOT_URLCONF = "api.urls"
@@ -86,7 +89,8 @@ STATIC_URL = "static/"
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = False
 
-DATA_UPLOAD_MAX_MEMORY_SIZE = CONFIG.request_bytes
+# Of the admin's forms; the API's parsers have a bound for each route (api/limits.py).
+DATA_UPLOAD_MAX_MEMORY_SIZE = 64 * config.KIB
 # structlog writes the log; Django's own configuration would print twice.
 LOGGING_CONFIG = None
 
@@ -105,8 +109,6 @@ REST_FRAMEWORK = {
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
 
-REST_KNOX = {"AUTH_HEADER_PREFIX": "Token", "TOKEN_TTL": None}
-
 SPECTACULAR_SETTINGS = {
     "TITLE": "Tagmill",
     "DESCRIPTION": "Tags for machine fleets: XPath expressions over hardware inventory.",
@@ -120,6 +122,10 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {
         "RebuildState": "tagmill.rebuilds.models.Rebuild.State",
         "TagState": ["ready", "building", "failed"],
+        "RebuildReason": "tagmill.rebuilds.models.Rebuild.Reason",
+        "WaitReason": "tagmill.rebuilds.waiting.REASONS",
+        "TagKind": ["automatic", "manual"],
+        "AuditKind": "tagmill.audit.models.Event.Kind",
     },
 }
 

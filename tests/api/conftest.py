@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Group, User
 from django.core.cache import cache
-from knox.models import AuthToken
 from lxml import etree
 from rest_framework.test import APIClient
 
+from api import tokens
+from api.permissions import role_of
 from tagmill.fleet import clusters, ingest
 from tagmill.fleet.ingest import Upload
 from tagmill.fleet.models import Cluster
@@ -20,7 +21,7 @@ from wire import bitmap
 
 GPU = b"<list><node id='core'><node class='display'/></node></list>"
 BARE = b"<list><node id='core'/></list>"
-ROLES = ("viewer", "operator", "admin")
+ROLES = ("viewer", "uploader", "operator", "admin")
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +37,8 @@ def make_user(role: str | None, name: str | None = None) -> User:
 
 
 def client_of(role: str | None) -> APIClient:
-    _, token = AuthToken.objects.create(make_user(role))
+    user = make_user(role)
+    _, token = tokens.issue(user, role_of(user), days=1)
     client = APIClient()
     client.credentials(HTTP_AUTHORIZATION=f"Token {token}")
     return client
@@ -50,6 +52,11 @@ def anonymous(db: None) -> APIClient:
 @pytest.fixture
 def viewer(db: None) -> APIClient:
     return client_of("viewer")
+
+
+@pytest.fixture
+def uploader(db: None) -> APIClient:
+    return client_of("uploader")
 
 
 @pytest.fixture

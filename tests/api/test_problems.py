@@ -9,8 +9,7 @@ from django.db import OperationalError
 from django.test import RequestFactory
 from rest_framework.test import APIClient
 
-from api import problems
-from tagmill.config import load
+from api import limits, problems
 from tests.api.conftest import problem
 
 
@@ -56,7 +55,7 @@ def test_a_body_that_is_no_object_is_refused(operator: APIClient, body: bytes) -
 
 
 def test_a_body_over_the_limit_is_too_large(operator: APIClient) -> None:
-    limit = load().request_bytes
+    limit = limits.DEFINITION.size
     body = b'{"name": "' + b"x" * limit + b'"}'
     answer = operator.post("/api/v1/tags/", body, content_type="application/json")
     assert problem(answer, 413, "too_large")["limit"] == limit

@@ -96,8 +96,9 @@ def test_rebuilds_are_listed_newest_first(
     second = post(operator, "tags/gpu/rebuild").json()["uuid"]
     page = operator.get("/api/v1/rebuilds/", {"limit": 1}).json()
     assert [row["uuid"] for row in page["results"]] == [second]
-    page = operator.get(page["next"]).json()
-    assert page["results"][0]["uuid"] == first
+    (row,) = operator.get(page["next"]).json()["results"]
+    assert row["uuid"] == first
+    assert (row["tags"], row["tag_count"], row["tags_truncated"]) == (["gpu"], 1, False)
 
 
 def test_people_see_workers_with_their_leases(

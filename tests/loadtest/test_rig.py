@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from loadtest.rig.rig import forget_workers
-from tagmill.rebuilds import leases, workers
+from tagmill.rebuilds import workers
 from wire.messages import VERSION, Register
 
 
@@ -12,7 +12,7 @@ def test_workers_of_a_stack_that_was_stopped_share_no_work_of_the_next_one() -> 
     token = workers.issue_token("bench", "all")[0]
     for name in ("worker-1", "worker-2"):
         workers.register(token, Register(name, "lxml", str(VERSION)))
-    assert leases._live_workers() == 2
+    assert workers.live([]) == 2
     forget_workers()
     workers.register(token, Register("worker-1", "lxml", str(VERSION)))
-    assert leases._live_workers() == 1
+    assert workers.live([]) == 1

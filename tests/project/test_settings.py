@@ -90,7 +90,23 @@ def test_a_database_url_is_taken_apart() -> None:
     assert settings["PASSWORD"] == "p@ss"
     assert settings["HOST"] == "db.example.com"
     assert settings["PORT"] == "5433"
-    assert settings["OPTIONS"] == {"sslmode": "require"}
+    assert settings["OPTIONS"]["sslmode"] == "require"
+
+
+def test_a_database_that_vanishes_is_given_up_unless_the_url_says_otherwise() -> None:
+    url = "postgresql://me@db.example.com/tags?connect_timeout=3&options=-c%20lock_timeout%3D1s"
+    settings = database.django_settings(config.Config(DATABASE_URL=url))
+    options = settings["OPTIONS"]
+    assert options["connect_timeout"] == "3"
+    assert options["tcp_user_timeout"] == "20000"
+    assert options["keepalives_idle"] == "10"
+    database.bound_statements(settings, config.Config(statement_seconds=0))
+    assert options["options"] == "-c lock_timeout=1s"
+    database.bound_statements(settings, config.Config(statement_seconds=2.5, lock_seconds=0.5))
+    assert options["options"] == (
+        "-c statement_timeout=2500 -c lock_timeout=500"
+        " -c idle_in_transaction_session_timeout=2500 -c lock_timeout=1s"
+    )
 
 
 def test_the_signing_key_is_made_once_and_readable_by_its_owner_alone(tmp_path: Path) -> None:

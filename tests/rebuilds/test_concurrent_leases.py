@@ -200,6 +200,20 @@ def test_the_reaper_leaves_a_lease_that_is_being_completed() -> None:
     assert jobs() == [(the_partition().id, "succeeded")]
 
 
+def test_a_lease_is_given_up_also_while_a_heartbeat_extends_it() -> None:
+    put("a")
+    tags.create("gpu", definition=HAS_GPU)
+    worker = a_worker()
+    _, lease = lease_one(worker)
+    with transaction.atomic():
+        assert leases.heartbeat(worker, [lease.lease]) == []
+        other = in_thread(lambda: leases.give_up(worker, [lease.lease], "draining"))
+        until_blocked()
+    done(other)
+    assert not Lease.objects.exists()
+    assert [status for _, status in jobs()] == ["aborted", "todo"]
+
+
 def test_a_completion_that_waits_for_the_reaper_is_late() -> None:
     put("a")
     tags.create("gpu", definition=HAS_GPU)

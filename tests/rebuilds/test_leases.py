@@ -7,12 +7,13 @@ from dataclasses import replace
 from uuid import uuid4
 
 import pytest
+from django.db.models.functions import Now
 
 from tagmill.errors import Invalid
 from tagmill.fleet import clusters
-from tagmill.fleet.models import Partition
+from tagmill.fleet.models import Cluster, Partition
 from tagmill.rebuilds import leases, rebuilds
-from tagmill.rebuilds.models import Lease, Worker
+from tagmill.rebuilds.models import Lease, Worker, WorkerToken
 from tagmill.tags import matches, tags
 from tagmill.tags.models import Match, MatchChange
 from tests.fleet.support import (
@@ -113,6 +114,23 @@ def test_a_silent_worker_takes_no_share() -> None:
     first = a_worker(name="1")
     a_worker(name="2")
     execute("UPDATE worker SET last_heartbeat = now() - interval '1 hour'")
+    assert partitions(first, 64) == ids[:4]
+
+
+def test_workers_of_other_clusters_take_no_share() -> None:
+    ids = many(8)
+    south = clusters.create("south")
+    first = a_worker(name="1")
+    a_worker(south, name="2")
+    a_worker(south, Cluster.objects.get(name="north"), name="3")
+    assert partitions(first, 64) == ids[:2]
+
+
+def test_workers_whose_token_is_revoked_take_no_share() -> None:
+    ids = many(8)
+    first = a_worker(name="1")
+    a_worker(name="2")
+    WorkerToken.objects.filter(name="2").update(revoked_at=Now())
     assert partitions(first, 64) == ids[:4]
 
 

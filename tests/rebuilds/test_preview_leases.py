@@ -20,6 +20,7 @@ from tests.fleet.support import (
     complete,
     evaluated,
     execute,
+    fail,
     jobs,
     lease_one,
     put,
@@ -80,7 +81,7 @@ def test_a_job_that_waits_is_raised_and_none_is_added(user: User) -> None:
     previews.start(ANY, {}, user, "c")
     assert jobs("todo") == before
     found = execute("SELECT DISTINCT priority FROM procrastinate_jobs WHERE status = 'todo'")
-    assert found == [(leases.BOTH,)]
+    assert found == [(leases.PREVIEW | leases.REBUILD,)]
 
 
 def test_after_previews_ordinary_work_comes_first_while_there_is_any(user: User) -> None:
@@ -157,6 +158,36 @@ def test_rebuilds_end_while_previews_never_stop(user: User) -> None:
         if rebuild.state == "complete":
             break
     assert rebuild.state == "complete"
+
+
+def test_a_preview_that_nobody_looks_at_gives_its_priority_up(user: User) -> None:
+    previews.start(ANY, {}, user, "c")
+    worker = a_worker()
+    work(worker)
+    assert Preview.objects.get().completed_at is not None
+    tags.create("gpu", definition=HAS_GPU)
+    work(worker)
+    put("a", xml=b"<list/>")
+    # What it shows is evaluated with everything else that is stale.
+    assert names(worker) == [{ANY, HAS_GPU}]
+
+
+def test_a_preview_of_what_is_evaluated_already_is_complete_at_once(user: User) -> None:
+    tags.create("any", definition=ANY)
+    work(a_worker())
+    made = previews.start(ANY, {}, user, "c")
+    assert made.completed_at is not None
+
+
+def test_a_preview_gives_a_failed_expression_another_chance(user: User) -> None:
+    worker = a_worker()
+    made = previews.start(ANY, {}, user, "c")
+    fail(worker)
+    fail(worker)
+    assert previews.progress([made.uuid])[made.uuid].state == "failed"
+    again = previews.start(ANY, {}, user, "c")
+    work(worker)
+    assert previews.progress([again.uuid])[again.uuid].state == "complete"
 
 
 def test_an_upload_does_not_hold_a_preview_up(user: User) -> None:

@@ -87,6 +87,7 @@ def test_the_database_gauges_are_read_at_most_once_in_five_seconds(db: None) -> 
         "tagmill_cluster_stale_matches",
         "tagmill_workers",
         "tagmill_tags",
+        "tagmill_table_rows",
     }
     assert list(collector.collect()) == first
     assert collector._found is not None

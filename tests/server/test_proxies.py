@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,3 +66,25 @@ def test_behind_a_proxy_guesses_count_by_the_address_that_it_adds(proxied: Stack
         assert guess(proxied, f"10.0.0.{number}, 192.0.2.1") == 401
     assert guess(proxied, "10.0.0.99, 192.0.2.1") == 429
     assert guess(proxied, "192.0.2.2") == 401
+
+
+def test_a_header_with_underscores_is_not_taken_for_the_proxys(proxied: Stack) -> None:
+    """WSGI would write both alike, and believe the client's."""
+
+    def guessed(number: int) -> int:
+        host, _, port = proxied.listen.partition(":")
+        connection = http.client.HTTPConnection(host, int(port), timeout=30)
+        connection.putrequest("POST", "/api/v1/auth/token")
+        for name, value in (
+            ("Content-Type", "application/json"),
+            ("Content-Length", str(len(GUESS))),
+            ("X-Forwarded-For", "192.0.2.1"),
+            ("X_Forwarded_For", f"10.0.0.{number}"),
+        ):
+            connection.putheader(name, value)
+        connection.endheaders(GUESS.encode())
+        status = connection.getresponse().status
+        connection.close()
+        return status
+
+    assert [guessed(number) for number in range(11)] == [401] * 10 + [429]

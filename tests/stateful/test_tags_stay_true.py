@@ -96,8 +96,9 @@ class Fleet(RuleBasedStateMachine):
             given = {"lshw": DOCUMENTS[lshw], "lldp": LLDP[lldp]}
             probes = {probe: xml.encode() if xml else None for probe, xml in given.items()}
             uploads.append(Upload(system_id, cluster, None, None, probes))
+        before = self.places()
         assert all(verdict.error is None for verdict in ingest.store(uploads))
-        self.remember()
+        self.remember(before)
 
     @rule(system_id=st.sampled_from(SYSTEM_IDS))
     def delete(self, system_id: str) -> None:
@@ -249,9 +250,10 @@ class Fleet(RuleBasedStateMachine):
 
     @rule(worker=st.integers(0, 1))
     def pay_debts(self, worker: int) -> None:
-        """It has done its share of ordinary work: previews come first again."""
+        """It has done its share of everything else: previews and changes come first again."""
         paid = Worker.objects.filter(id=self.workers[worker].id)
-        paid.update(ordinary_until=F("registered_at") - timedelta(seconds=1))
+        before = F("registered_at") - timedelta(seconds=1)
+        paid.update(ordinary_until=before, rebuilds_until=before)
 
     @rule()
     def maintain(self) -> None:
@@ -264,11 +266,21 @@ class Fleet(RuleBasedStateMachine):
 
     # -- what must hold --------------------------------------------------------------------------
 
-    def remember(self) -> None:
-        """The documents of each slot, with the rev from which on they are so."""
+    @staticmethod
+    def places() -> dict[str, tuple[int, int]]:
+        live = Node.objects.filter(deleted_at=None)
+        return {node.system_id: (node.partition_id, node.slot) for node in live}
+
+    def remember(self, before: dict[str, tuple[int, int]] | None = None) -> None:
+        """The documents of each slot, with the rev from which on they are so. A node that moved
+        from one of the places `before` brings what was true of it there along."""
         for node in Node.objects.prefetch_related("documents"):
             probes = {} if node.deleted_at else {d.probe: d.xml for d in node.documents.all()}
-            versions = self.history.setdefault((node.partition_id, node.slot), [])
+            place = node.partition_id, node.slot
+            versions = self.history.setdefault(place, [])
+            old = (before or {}).get(node.system_id, place)
+            if not versions and old != place and not node.deleted_at:
+                versions += [(node.rev, had) for _, had in self.history[old] if had]
             if not versions or versions[-1][1] != probes:
                 versions.append((node.rev, probes))
             assert node.rev <= node.partition.rev

@@ -12,8 +12,9 @@ import psutil
 import psycopg
 import pytest
 from django.db import connection
-from knox.models import AuthToken
 
+from api import tokens
+from api.roles import Role
 from expressions import documents as composed
 from expressions import evaluation
 from fixtures import loader
@@ -37,7 +38,7 @@ class System:
         loader.load(nodes, seed=3)
         self.url = url
         _, worker_token = workers.issue_token("system", "all")
-        _, token = AuthToken.objects.create(make_user("admin"))
+        _, token = tokens.issue(make_user("admin"), Role.ADMIN, days=1)
         self.stack = Stack(f"127.0.0.1:{free_port()}", worker_token, directory)
         self._token = token
         self.connect()

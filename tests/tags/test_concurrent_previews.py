@@ -13,7 +13,19 @@ from tagmill.fleet import clusters
 from tagmill.rebuilds import leases
 from tagmill.tags import previews, tags
 from tagmill.tags.models import Expression, Preview
-from tests.fleet.support import ANY, HAS_GPU, a_worker, done, in_thread, put, until_blocked, work
+from tests.fleet.support import (
+    ANY,
+    HAS_GPU,
+    a_worker,
+    complete,
+    done,
+    evaluated,
+    in_thread,
+    lease_one,
+    put,
+    until_blocked,
+    work,
+)
 
 TEXTS = (ANY, HAS_GPU)
 
@@ -101,3 +113,18 @@ def test_work_goes_on_while_previews_come_and_go(user: User) -> None:
     found = previews.progress(list(Preview.objects.values_list("uuid", flat=True)))
     assert [item.state for item in found.values()] == ["complete", "complete"]
     assert leases.job_counts()["todo"] == 0
+
+
+def test_two_last_completions_at_once_record_that_a_preview_is_complete(user: User) -> None:
+    put(*"cdefghij")
+    previews.start(ANY, {}, user, "c")
+    worker = a_worker()
+    first, second = (lease_one(worker) for _ in range(2))
+    with transaction.atomic():
+        complete(worker, evaluated(*first))
+        # It cannot see what we have applied, and must wait to know whether it is the last.
+        other = in_thread(lambda: complete(worker, evaluated(*second)))
+        until_blocked()
+        assert Preview.objects.get().completed_at is None
+    done(other)
+    assert Preview.objects.get().completed_at is not None

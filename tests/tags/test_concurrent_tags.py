@@ -121,6 +121,17 @@ def test_a_definition_replaced_while_it_is_published_ends_in_one_of_both_orders(
     assert [item.state for item in Rebuild.objects.order_by("id")] == ["complete", "running"]
 
 
+def test_namespaces_changed_beside_a_definition_keep_the_new_definition() -> None:
+    clusters.create("north")
+    tags.create("gpu", definition=HAS_GPU)
+    with transaction.atomic():
+        tags.update("gpu", definition=ANY)
+        other = in_thread(lambda: tags.update("gpu", namespaces={"lldp": "lldp"}))
+        until_blocked()
+    changed = done(other).expression
+    assert (changed.text, changed.namespaces) == (ANY, {"lldp": "lldp"})
+
+
 def test_assignments_at_the_same_time_are_all_kept() -> None:
     clusters.create("north")
     names = [f"n{i}" for i in range(8)]

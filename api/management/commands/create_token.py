@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from api import tokens
-from api.permissions import GROUPS
+from api.roles import GROUPS
 from tagmill.errors import TagmillError
 
 
@@ -20,12 +20,21 @@ class Command(BaseCommand):
         parser.add_argument(
             "--role",
             choices=list(GROUPS),
-            help="give the user this role too, and make the user, without a password, if missing",
+            help="what the token may do, at most what the user may (default: as much); a user who "
+            "is missing is made with this role, without a password",
+        )
+        parser.add_argument(
+            "--days",
+            type=float,
+            help="how long it lasts; 0 is for ever (default: TAGMILL_TOKEN_DAYS)",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
+        days = options["days"]
+        if days is not None and not 0 <= days <= tokens.MAX_DAYS:
+            raise CommandError(f"--days must be 0 to {tokens.MAX_DAYS}")
         try:
-            _, token = tokens.create(options["user"], options["role"])
+            _, token = tokens.create(options["user"], options["role"], days)
         except TagmillError as error:
             raise CommandError(f"{error.detail} (--role)") from None
         self.stdout.write(token)

@@ -13,6 +13,7 @@ from django.db import connection
 from pydantic import ValidationError
 
 from api.server import health, logs, threads
+from tagmill import database
 from tagmill.config import Config, load
 from tagmill.errors import ConfigurationError, DatabaseUnavailable
 
@@ -33,6 +34,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         config = configuration(options["listen"])
         logs.configure(config.log_level)
+        database.bound_statements(connection.settings_dict, config)
         check_database()
         # Both start things when they are imported: the reactor, and what the domain registers.
         from twisted.internet import reactor
@@ -42,6 +44,7 @@ class Command(BaseCommand):
         run: Any = reactor
         raise_file_limit()
         server = Server(run, config, config.maintenance and not options["no_maintenance"])
+        warn_of_connections(server.connections)
         host, port = server.start()
         run.callWhenRunning(
             log.info, "ready", url=f"http://{bracketed(host)}:{port}", pid=os.getpid()
@@ -72,6 +75,23 @@ def check_database() -> None:
             "run `manage.py migrate` first"
         )
     connection.close()
+
+
+def warn_of_connections(needed: int) -> None:
+    """Where the database has fewer connections than this server alone may want at once."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT sum(setting::int * CASE name WHEN 'max_connections' THEN 1 ELSE -1 END)"
+            " FROM pg_settings WHERE name IN ('max_connections', 'superuser_reserved_connections')"
+        )
+        (free,) = cursor.fetchone()
+    connection.close()
+    if free < needed:
+        log.warning(
+            "the database's max_connections is too small: raise it, or lower TAGMILL_THREADS",
+            needed=needed,
+            allowed=int(free),
+        )
 
 
 def raise_file_limit() -> None:

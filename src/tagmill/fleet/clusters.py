@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
@@ -41,25 +42,35 @@ def create(name: str) -> Cluster:
         raise AlreadyExists(f"there is a cluster {name!r} already", field="name") from None
 
 
-def rename(cluster: Cluster, name: str) -> None:
-    """Raises AlreadyExists, Invalid."""
+def rename(cluster: Cluster, name: str, expects: Callable[[Cluster], None] | None = None) -> None:
+    """`expects` sees the cluster under its lock, and raises where it is not the one that was meant.
+    Raises AlreadyExists, Invalid, NotFound."""
     check_name(name)
     try:
         with transaction.atomic():
+            now = Cluster.objects.select_for_update(no_key=True).filter(pk=cluster.pk).first()
+            if now is None:
+                raise NotFound(f"there is no cluster {cluster.name!r}")
+            if expects is not None:
+                expects(now)
             Cluster.objects.filter(pk=cluster.pk).update(name=name)
     except IntegrityError:
         raise AlreadyExists(f"there is a cluster {name!r} already", field="name") from None
 
 
-def delete(cluster: Cluster) -> None:
-    """With its partitions and tombstones; what the audit trail says of them stays.
+def delete(cluster: Cluster, expects: Callable[[Cluster], None] | None = None) -> None:
+    """With its partitions and tombstones; what the audit trail says of them stays. `expects` as for
+    `rename`.
 
     Raises StillInUse while a node lives there, NotFound.
     """
     with transaction.atomic():
         # A node that is being stored takes this lock first, or has its partition already.
-        if not Cluster.objects.select_for_update().filter(pk=cluster.pk).exists():
+        now = Cluster.objects.select_for_update().filter(pk=cluster.pk).first()
+        if now is None:
             raise NotFound(f"there is no cluster {cluster.name!r}")
+        if expects is not None:
+            expects(now)
         # The strongest lock: also whoever captures the targets of a rebuild waits for it.
         locked = list(cluster.partitions.order_by("id").select_for_update())
         partitions = [partition.id for partition in locked]

@@ -6,14 +6,21 @@ nodes with it; an upload that changes nothing takes no lock and raises nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.db import IntegrityError, transaction
 
 from tagmill import sql
-from tagmill.errors import AlreadyExists, DatabaseUnavailable, Invalid, NotFound, TagmillError
+from tagmill.errors import (
+    AlreadyExists,
+    DatabaseUnavailable,
+    Invalid,
+    NotFound,
+    PreconditionFailed,
+    TagmillError,
+)
 from tagmill.fleet import clusters
 from tagmill.fleet.models import Cluster
 from tagmill.fleet.slots import HeldPartitions, reserve
@@ -68,18 +75,20 @@ def store(uploads: Sequence[Upload], create: bool | None = None) -> list[Verdict
     return [verdicts[number] for number in range(len(uploads))]
 
 
-def delete(system_id: str) -> None:
-    """Leave a tombstone: documents and manual tags go. Raises NotFound."""
-    _attempt(lambda: _delete(system_id))
+def delete(system_id: str, expects: Callable[[Stored], None] | None = None) -> None:
+    """Leave a tombstone: documents and manual tags go. `expects` as in Upload. Raises NotFound."""
+    _attempt(lambda: _delete(system_id, expects))
 
 
-def _delete(system_id: str) -> None:
+def _delete(system_id: str, expects: Callable[[Stored], None] | None) -> None:
     node = _live([system_id]).get(system_id)
     if node is None:
         raise NotFound(f"there is no node {system_id!r}")
     held, nodes = _locked([node.partition_id], [system_id])
     if system_id not in nodes:
         raise _Overtaken
+    if expects is not None:
+        expects(nodes[system_id])
     writes = Writes(held)
     writes.delete(nodes[system_id])
     writes.flush()
@@ -143,6 +152,8 @@ def _plan(
         raise AlreadyExists(f"there is a node {upload.system_id!r} already", field="system_id")
     if create is False and node is None:
         raise NotFound(f"there is no node {upload.system_id!r}")
+    if upload.expects is not None:
+        upload.expects(node)
     check_probes(checked, node)
     if upload.cluster is not None:
         return _Change(checked, node, chosen.named(upload.cluster))
@@ -168,9 +179,11 @@ def _apply(changes: dict[int, _Change]) -> dict[int, Verdict]:
         if (node and node.id) != (change.node and change.node.id):
             raise _Overtaken
         try:
-            # Somebody else may have added some meanwhile.
+            # Somebody else may have changed it meanwhile, or added probes.
+            if change.checked.upload.expects is not None:
+                change.checked.upload.expects(node)
             check_probes(change.checked, node)
-        except Invalid as error:
+        except (Invalid, PreconditionFailed) as error:
             verdicts[number] = Verdict(system_id, "refused", error=error)
             continue
         if node is None:
@@ -211,7 +224,7 @@ def _changed(held: HeldPartitions) -> None:
     """Raise the revs, and leave the work that this makes with the queue: the last thing done."""
     changed = held.write()
     if changed and matches.any_live():
-        leases.defer_partitions(changed)
+        leases.defer_partitions(changed, leases.CHANGE)
 
 
 def _live(system_ids: list[str]) -> dict[str, Stored]:

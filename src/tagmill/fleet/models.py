@@ -105,6 +105,11 @@ class Node(models.Model):
         indexes = [
             models.Index(fields=["partition", "rev"], name="node_partition_rev"),
             models.Index(
+                fields=["partition", "rev"],
+                condition=models.Q(deleted_at__isnull=False),
+                name="node_tombstone_rev",
+            ),
+            models.Index(
                 fields=["hostname"],
                 condition=models.Q(deleted_at__isnull=True),
                 name="node_live_hostname",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from django.db.models import Max
+
 from tagmill import sql
 from tagmill.config import load
 from tagmill.fleet.models import Cluster, Partition
@@ -14,10 +16,10 @@ class Held:
 
     def __init__(self, row: tuple[int, ...]) -> None:
         """From a row of lock_partitions.sql."""
-        self.id, rev, capacity, self.next_slot, self.node_count, self.cluster_id = row
+        self.id, rev, self.capacity, self.next_slot, self.node_count, self.cluster_id = row
         self.rev = rev + 1
         """What the nodes changed by this transaction are stamped with."""
-        self.room = capacity - self.next_slot
+        self.room = self.capacity - self.next_slot
         self.is_changed = False
 
     def give_slot(self) -> int:
@@ -84,7 +86,9 @@ def reserve(cluster_id: int, wanted: int) -> list[int]:
         chosen.append(partition_id)
         wanted -= room
     capacity = load().partition_slots
-    number = Partition.objects.filter(cluster_id=cluster_id).count()
+    # Not how many there are: some may have been dropped.
+    last = Partition.objects.filter(cluster_id=cluster_id).aggregate(number=Max("number"))
+    number = last["number"] or 0
     while wanted > 0:
         number += 1
         made = Partition.objects.create(

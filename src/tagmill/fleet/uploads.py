@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from expressions import documents
 from expressions.errors import DocumentError, DocumentTooLarge
@@ -24,13 +25,16 @@ HOSTNAME_LENGTH = 255
 @dataclass(frozen=True)
 class Upload:
     """`cluster`: name or uuid; None leaves the node where it is, and puts a new one into the only
-    cluster. `hostname` and `kind`: None leaves them. `probes`: XML by probe; None deletes it."""
+    cluster. `hostname` and `kind`: None leaves them. `probes`: XML by probe; None deletes it.
+    `expects` sees the node (a writes.Stored), or None, under the locks that the change takes, and
+    raises where it is not the one that was meant."""
 
     system_id: str
     cluster: str | None = None
     hostname: str | None = None
     kind: str | None = None
     probes: Mapping[str, bytes | None] = field(default_factory=dict)
+    expects: Callable[[Any], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,9 @@ def _document(probe: str, data: bytes | None) -> CheckedDocument | None:
     if data is None:
         return None
     config = load()
-    limits = documents.Limits(bytes=config.document_bytes, depth=config.document_depth)
+    limits = documents.Limits(
+        bytes=config.document_bytes, depth=config.document_depth, nodes=config.document_nodes
+    )
     try:
         xml = documents.normalise(data, limits)
     except DocumentTooLarge as error:

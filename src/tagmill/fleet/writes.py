@@ -10,7 +10,7 @@ from tagmill.errors import Invalid
 from tagmill.fleet.digests import node_digest
 from tagmill.fleet.slots import Held, HeldPartitions
 from tagmill.fleet.uploads import MOST_PROBES, CheckedDocument, CheckedUpload
-from tagmill.tags import assign
+from tagmill.tags import assign, matches
 
 KIND = "machine"
 
@@ -105,7 +105,7 @@ class Writes:
         return partition.rev
 
     def move(self, node: Stored, checked: CheckedUpload, partition: Held) -> int:
-        """A tombstone where it was and a new slot; documents and manual tags come along."""
+        """A tombstone where it was and a new slot; documents and tags come along."""
         self._bury(node)
         slot = self._insert(
             node.system_id, *_described(node, checked), partition, node.digests_after(checked)
@@ -147,6 +147,13 @@ class Writes:
         self._flush_documents()
         if self._emptied:
             sql.run(__file__, "empty_nodes", {"node_ids": self._emptied})
+        matches.carry(
+            [
+                matches.Move(node.partition_id, node.slot, partition.id, slot)
+                for node, partition, slot in self._moved
+            ],
+            {partition.id: partition.capacity for _, partition, _ in self._moved},
+        )
         moved = [(node.partition_id, node.slot) for node, _, _ in self._moved]
         if moved or self._unassigned:
             assign.hold([*moved, *self._unassigned])

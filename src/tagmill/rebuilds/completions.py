@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 import structlog
 from django.db import transaction
-from django.db.models import F
-from django.db.models.functions import Now
 
-from tagmill.config import load
 from tagmill.errors import Invalid
 from tagmill.fleet import vocabularies
 from tagmill.fleet.models import Cluster, Partition
-from tagmill.rebuilds import leases, rebuilds
+from tagmill.rebuilds import leases, rebuilds, workers
 from tagmill.rebuilds.models import Worker
-from tagmill.tags import matches, previews, publishing
-from tagmill.tags.models import Expression
+from tagmill.tags import failures, matches, previews, publishing
 from wire import bitmap
 from wire.messages import (
     Completion,
@@ -28,11 +24,6 @@ from wire.messages import (
 
 log = structlog.get_logger("tagmill.completions")
 
-REASON_LENGTH = 1000
-WHAT_HELPS = (
-    "Simplify the definition, or allow more time (TAGMILL_EVALUATION_SECONDS) and rebuild the tag."
-)
-
 
 def complete(worker: Worker, completion: Completion) -> CompletionAnswer:
     """Accept the results by compare-and-set, whether or not their leases still stand.
@@ -42,6 +33,8 @@ def complete(worker: Worker, completion: Completion) -> CompletionAnswer:
     """
     with transaction.atomic():
         partitions = _locked(worker, completion.results)
+        failing = {item.expression for part in completion.results for item in part.failures}
+        failures.lock(failing)
         results = [
             result
             for number, part in enumerate(completion.results)
@@ -54,28 +47,19 @@ def complete(worker: Worker, completion: Completion) -> CompletionAnswer:
             if part.vocabulary is not None and part.partition in partitions:
                 base = part.vocabulary_base
                 vocabularies.learn(partitions[part.partition], part.rev, base, part.vocabulary)
-        finished = leases.finish(worker, (part.lease for part in completion.results))
-        standing = finished.partitions
-        failed = _count_failures(completion.results, standing)
+        ended = leases.finish(worker, (part.lease for part in completion.results))
+        failed = _count_failures(worker, completion.results, partitions, ended)
         publishing.publish(applied.expressions)
+        previews.finish_reached(applied.expressions)
         rebuilds.finish_reached()
         rebuilds.notify_progress()
-        failing = {item.expression for part in completion.results for item in part.failures}
         previews.notify_evaluated([*applied.expressions, *failing])
         # A partition that changed meanwhile, or an expression that failed, still waits.
-        still_stale = matches.stale(sorted(standing.values()))
-        urgent = {item.partition for item in still_stale if item.is_preview}
-        ordinary = {item.partition for item in still_stale if not item.is_preview}
-        leases.defer_partitions(ordinary)
-        leases.defer_partitions(urgent, leases.PREVIEW)
-    if finished.previews_since is not None:
-        most = max(
-            len(part.matches) for part in completion.results if part.lease in finished.previews
-        )
-        leases.owe_ordinary(worker, finished.previews_since, most)
+        leases.defer_stale(lease.partition for lease in ended.values())
+    _owe(worker, completion.results, ended)
     if failed:
         log.warning("evaluations failed", action="complete", worker=worker.name, expressions=failed)
-    return CompletionAnswer([_outcome(part, applied, standing) for part in completion.results])
+    return CompletionAnswer([_outcome(part, applied, ended) for part in completion.results])
 
 
 def _locked(worker: Worker, results: Sequence[PartitionResult]) -> dict[int, Partition]:
@@ -119,40 +103,47 @@ def _bits(text: str, capacity: int, path: str) -> int:
         raise Invalid(str(error), field=path) from None
 
 
-def _count_failures(results: Sequence[PartitionResult], standing: dict[str, int]) -> int:
-    """One attempt for an expression, in however many of these partitions it failed. Leases that are
-    over do not count: their failures were reported already, or will be.
-
-    After `evaluation_attempts` the expression is failed, and is leased no more; those before that
-    are forgotten when the partitions where it failed have a result (`maintenance.forgive`).
-    """
-    failures = {
-        failure.expression: failure.reason
+def _count_failures(
+    worker: Worker,
+    results: Sequence[PartitionResult],
+    partitions: dict[int, Partition],
+    ended: dict[str, leases.Ended],
+) -> list[int]:
+    """The expressions of which a failure counts. Those of leases that are over do not: they were
+    reported already, or will be."""
+    found = [
+        failures.Failed(
+            failure.expression, lease.partition, lease.rev, lease.leased_at, failure.reason
+        )
         for part in results
-        if part.lease in standing
+        if (lease := ended.get(part.lease)) and lease.partition == part.partition
         for failure in part.failures
-    }
-    most = load().evaluation_attempts
-    for expression in sorted(failures):
-        chosen = Expression.objects.filter(id=expression, failed_at=None)
-        chosen.update(attempts=F("attempts") + 1, attempted_at=Now())
-        reason = f"{_readable(failures[expression])}. {WHAT_HELPS}"
-        chosen.filter(attempts__gte=most).update(failed_at=Now(), failure=reason)
-    return len(failures)
+    ]
+    if not found:
+        return []
+    clusters = {partitions[item.partition].cluster_id for item in found}
+    return failures.count(worker.id, found, is_alone=not workers.live(clusters, but=worker))
 
 
-def _readable(reason: str) -> str:
-    text = "".join(character if character.isprintable() else " " for character in reason)
-    return text[:REASON_LENGTH].rstrip(". ") or "no reason was given"
+def _owe(
+    worker: Worker, results: Sequence[PartitionResult], ended: dict[str, leases.Ended]
+) -> None:
+    """What previews and changes took is owed to what waited for them."""
+    for kind in (leases.PREVIEW, leases.CHANGE):
+        theirs = {key: lease for key, lease in ended.items() if lease.kind == kind}
+        if theirs:
+            began = min(lease.leased_at for lease in theirs.values())
+            counts = [len(part.matches) for part in results if part.lease in theirs]
+            leases.owe(worker, kind, began, max(counts))
 
 
 def _outcome(
-    part: PartitionResult, applied: matches.Applied, standing: dict[str, int]
+    part: PartitionResult, applied: matches.Applied, ended: Container[str]
 ) -> ResultOutcome:
     count = sum((match.expression, part.partition) in applied.keys for match in part.matches)
     return ResultOutcome(
         lease=part.lease,
-        outcome="applied" if part.lease in standing else "late",
+        outcome="applied" if part.lease in ended else "late",
         applied=count,
         stale=len(part.matches) - count,
     )

@@ -10,7 +10,9 @@ Procrastinate starts each once an interval, however many servers there are.
 | learn | 15 s | leaves vocabularies that lag behind to idle workers |
 | collect | 1 min | ends expired previews, deletes expressions and matches that nothing refers to,
 |         |       | forgets silent workers |
-| clean | 10 min | deletes finished jobs and old rebuilds |
+| settle | 1 min | puts totals in the place of the targets of rebuilds that are over |
+| clean | 10 min | deletes finished jobs, old rebuilds, old events of the audit and old changes,
+|         |       | and drops partitions that are full of deleted nodes |
 """
 
 from __future__ import annotations
@@ -31,10 +33,13 @@ from procrastinate.contrib.django import app
 from procrastinate.contrib.django.django_connector import DjangoConnector
 
 from tagmill import sql
+from tagmill.audit import trail
 from tagmill.config import load
+from tagmill.database import MAINTENANCE_SECONDS
+from tagmill.fleet import emptied
 from tagmill.rebuilds import leases, rebuilds, workers
 from tagmill.rebuilds.models import Rebuild
-from tagmill.tags import previews, publishing
+from tagmill.tags import changes, previews, publishing
 
 log = structlog.get_logger("tagmill.maintenance")
 
@@ -53,11 +58,7 @@ def _periodic(cron: str) -> Callable[[Callable[[], object]], Callable[[], object
     def register(work: Callable[[], object]) -> Callable[[], object]:
         @functools.wraps(work)
         def run(timestamp: int) -> None:
-            try:
-                work()
-            finally:
-                # The thread may never run again; its connection must not stay behind.
-                connection.close()
+            bounded(work)()
 
         name = work.__name__
         # No `lock`: the job of a server that was killed would hold it for ever, and two at a time
@@ -67,6 +68,21 @@ def _periodic(cron: str) -> Callable[[Callable[[], object]], Callable[[], object
         return work
 
     return register
+
+
+def bounded(work: Callable[[], object]) -> Callable[[], None]:
+    """`work` on a connection whose statements have the time that periodic tasks need."""
+
+    def run() -> None:
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(f"SET statement_timeout = '{MAINTENANCE_SECONDS}s'")
+            work()
+        finally:
+            # The thread may never run again; its connection must not stay behind.
+            connection.close()
+
+    return run
 
 
 @_periodic("* * * * * */5")
@@ -82,6 +98,7 @@ def sweep() -> None:
     forgive()
     with transaction.atomic():
         publishing.publish()
+        previews.finish_reached()
         rebuilds.finish_reached()
 
 
@@ -98,9 +115,18 @@ def collect() -> None:
     collect_expressions()
 
 
+@_periodic("* * * * * 45")
+def settle() -> int:
+    """How many targets were deleted."""
+    return rebuilds.settle()
+
+
 @_periodic("*/10 * * * * 30")
 def clean() -> None:
     leases.delete_finished_jobs()
+    trail.forget()
+    changes.forget()
+    emptied.drop()
     age = timedelta(days=load().rebuild_days)
     Rebuild.objects.filter(finished_at__lt=Now() - age).delete()
 

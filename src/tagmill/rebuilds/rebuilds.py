@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID
 
 from django.contrib.auth.models import User
@@ -21,10 +22,13 @@ from tagmill import sql
 from tagmill.errors import ManualTag, NotCancellable, NotFound
 from tagmill.rebuilds import leases
 from tagmill.rebuilds.models import Rebuild
-from tagmill.tags import matches, publishing
+from tagmill.tags import failures, matches, publishing
 from tagmill.tags.models import Expression, Tag
 
 State = Rebuild.State
+# Bound what one run of the maintenance does; the next one goes on.
+MAX_SETTLED = 100
+MAX_DELETED = 20_000
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,13 @@ class Progress:
     eta_seconds: float | None
 
 
+class FirstTags(NamedTuple):
+    """`names` are the first of `total`, in the order in which the tags were made."""
+
+    total: int
+    names: list[str]
+
+
 def request(
     names: Sequence[str] | None, by: User | None, reason: str = Rebuild.Reason.FORCED
 ) -> Rebuild:
@@ -54,9 +65,7 @@ def request(
         tags = [tag.id for tag in chosen]
         expressions = _expressions(chosen)
         sql.run(__file__, "force_matches", {"expressions": expressions})
-        Expression.objects.filter(id__in=expressions, attempts__gt=0).update(
-            attempts=0, failed_at=None, failure=""
-        )
+        failures.forget(Expression.objects.filter(id__in=expressions))
         return begin(tags, Rebuild.Reason(reason), by)
 
 
@@ -72,15 +81,16 @@ def begin(tags: Sequence[int], reason: Rebuild.Reason, by: User | None) -> Rebui
         # Somebody who asks for it (again) is not told that it failed for somebody else.
         named = Expression.objects.filter(id__in=expressions)
         named.filter(named_at=None).update(named_at=Now())
-        named.filter(attempts__gt=0).update(attempts=0, failed_at=None, failure="")
+        failures.forget(named)
     rebuild = Rebuild.objects.create(reason=reason, requested_by=by, state=State.RUNNING)
-    rebuild.tags.set(tags)
+    rebuild.tags.add(*tags)
     sql.run(__file__, "capture_targets", {"rebuild": rebuild.id, "expressions": expressions})
     # A preview may have evaluated it everywhere already.
     publishing.publish(expressions)
-    finish_reached([rebuild.id])
+    if finish_reached([rebuild.id]):
+        rebuild.refresh_from_db()
     leases.defer_partitions(matches.stale_for(expressions))
-    return Rebuild.objects.get(id=rebuild.id)
+    return rebuild
 
 
 def supersede(tag: int) -> None:
@@ -90,6 +100,15 @@ def supersede(tag: int) -> None:
         tags=tag,
         reason__in=(Rebuild.Reason.CREATED, Rebuild.Reason.DEFINITION),
     ).update(state=State.SUPERSEDED, finished_at=Now())
+
+
+def record_without(tag: int, clusters: Sequence[str]) -> None:
+    """Note with the rebuild of the tag's definition which clusters it was published without."""
+    Rebuild.objects.filter(
+        state=State.RUNNING,
+        tags=tag,
+        reason__in=(Rebuild.Reason.CREATED, Rebuild.Reason.DEFINITION),
+    ).update(published_without=list(clusters))
 
 
 def cancel(uuid: UUID) -> None:
@@ -135,14 +154,23 @@ def finish_reached(rebuilds: Sequence[int] | None = None) -> list[int]:
     return [row[0] for row in reached]
 
 
+def first_tags(rebuilds: Sequence[int], most: int) -> dict[int, FirstTags]:
+    """Of each of these: how many tags it has, and the names of up to `most`."""
+    found = sql.rows(__file__, "first_tags", {"rebuilds": list(rebuilds), "most": most})
+    return {rebuild: FirstTags(total, names) for rebuild, total, names in found}
+
+
 def progress(rebuild: Rebuild) -> Progress:
     """Derived from the matches' revs against the targets, never counted."""
+    # The targets first: where they are gone, the totals are there already.
     ((total, done, nodes_total, nodes_done),) = (
         map(int, row) for row in sql.rows(__file__, "progress", {"rebuild": rebuild.id})
     )
-    current = Rebuild.objects.filter(id=rebuild.id).values_list("state", flat=True).first()
-    state = str(current or rebuild.state)
-    if state == State.COMPLETE:
+    current = Rebuild.objects.filter(id=rebuild.id).values_list("state", "totals").first()
+    state, totals = current or (rebuild.state, rebuild.totals)
+    if totals is not None:
+        total, done, nodes_total, nodes_done = totals
+    elif state == State.COMPLETE:
         # Later rebuilds and changes do not undo it.
         done, nodes_done = total, nodes_total
     seconds = _seconds(rebuild)
@@ -153,6 +181,17 @@ def progress(rebuild: Rebuild) -> Progress:
     elif speed:
         eta = (nodes_total - nodes_done) / speed
     return Progress(state, done, total, nodes_done, nodes_total, speed, eta)
+
+
+def settle() -> int:
+    """Store the totals of rebuilds that are over, and delete their targets, MAX_DELETED at a time;
+    how many targets. Not part of the transaction that ends a rebuild: that may be a completion."""
+    over = Rebuild.objects.exclude(state=State.RUNNING).filter(totals__isnull=True)
+    for rebuild in over.order_by("id")[:MAX_SETTLED]:
+        found = progress(rebuild)
+        totals = [found.total, found.done, found.nodes_total, found.nodes_done]
+        Rebuild.objects.filter(id=rebuild.id, totals__isnull=True).update(totals=totals)
+    return sql.run(__file__, "delete_targets", {"most": MAX_DELETED})
 
 
 def notify_progress() -> None:

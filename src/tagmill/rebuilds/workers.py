@@ -6,12 +6,13 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import Literal
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
+from django.db.models import Q
 from django.db.models.functions import Now
 
 from tagmill.config import load
@@ -78,6 +79,17 @@ def get(uuid: UUID, token: WorkerToken) -> Worker:
     if found is None:
         raise WorkerGone("no such worker: register again")
     return found
+
+
+def live(clusters: Collection[int], but: Worker | None = None) -> int:
+    """How many workers were heard of within a lease's time, and may take work of one of these
+    clusters; `but` is not counted."""
+    recently = Now() - timedelta(seconds=load().lease_seconds)
+    may = Q(token__all_clusters=True) | Q(token__clusters__in=clusters)
+    found = Worker.objects.filter(may, token__revoked_at=None, last_heartbeat__gt=recently)
+    if but is not None:
+        found = found.exclude(id=but.id)
+    return found.distinct().count()
 
 
 def prune() -> int:

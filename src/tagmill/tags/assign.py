@@ -8,10 +8,12 @@ from typing import TypedDict
 
 from django.db import transaction
 
+from tagmill.audit import acting, trail
+from tagmill.audit.models import Event
 from tagmill.errors import AutomaticTag, DatabaseUnavailable, Invalid, NotFound
 from tagmill.fleet.models import Node, Partition
 from tagmill.fleet.slots import HeldPartitions
-from tagmill.tags.models import Assignment, Tag
+from tagmill.tags.models import Assignment, AssignmentChange, Tag
 from wire import bitmap
 
 # A node is moved between our look at it and our lock. It takes that many coincidences in a row to
@@ -48,8 +50,14 @@ def assign(name: str, add: Sequence[str], remove: Sequence[str]) -> Assigned:
             to_remove = bitmap.from_slots(_slots(remove, places, partition.id))
             before = _bits(tag, partition.id)
             _write(tag, partition, (before | to_add) & ~to_remove)
-            added += (to_add & ~before).bit_count()
-            removed += (to_remove & before).bit_count()
+            new, gone = to_add & ~before, to_remove & before
+            added += new.bit_count()
+            removed += gone.bit_count()
+            if new or gone:
+                _record(tag, partition, new, gone)
+        if added or removed:
+            counts = {"added": added, "removed": removed}
+            trail.record(Event.Kind.TAG, tag.id, tag.name, Event.Action.ASSIGNED, counts)
     unknown = sorted({system_id for system_id in wanted if system_id not in places})
     return {"added": added, "removed": removed, "unknown": unknown}
 
@@ -134,6 +142,16 @@ def _write(tag: Tag, partition: Partition, bits: int) -> None:
     members = bitmap.to_bytes(bits, partition.capacity)
     if not Assignment.objects.filter(tag=tag, partition=partition).update(members=members):
         Assignment.objects.create(tag=tag, partition=partition, members=members)
+
+
+def _record(tag: Tag, partition: Partition, added: int, removed: int) -> None:
+    AssignmentChange.objects.create(
+        tag=tag,
+        partition=partition,
+        added=bitmap.to_bytes(added, partition.capacity),
+        removed=bitmap.to_bytes(removed, partition.capacity),
+        actor=acting.current().name[: acting.MAX_ACTOR],
+    )
 
 
 def _holding(partition_id: int, slot: int) -> list[Assignment]:

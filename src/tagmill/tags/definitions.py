@@ -46,8 +46,8 @@ def expression_for(text: str, namespaces: Mapping[str, str]) -> Expression:
         "namespaces": Jsonb(dict(namespaces)),
         "digest": digest(text, namespaces),
     }
-    ((expression_id,),) = sql.rows(__file__, "touch_expression", values)
-    return Expression.objects.get(id=expression_id)
+    (found,) = Expression.objects.raw(sql.query(__file__, "touch_expression"), values)
+    return found
 
 
 def digest(text: str, namespaces: Mapping[str, str]) -> bytes:

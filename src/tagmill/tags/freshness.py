@@ -8,8 +8,7 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from tagmill import sql
-from tagmill.fleet.models import Partition
-from tagmill.tags.models import Expression, Tag
+from tagmill.tags.models import Tag
 
 
 @dataclass(frozen=True)
@@ -27,56 +26,68 @@ class TagStatus:
 
 
 class _Status(NamedTuple):
-    partitions: int = 0
-    stale: int = 0
-    evaluated_at: datetime | None = None
-    nodes: int = 0
+    stale: int
+    evaluated_at: datetime | None
+    nodes: int
+    failure: str
 
 
 def status(tags: Sequence[Tag]) -> dict[int, TagStatus]:
-    """{tag id: its status}, in a number of queries that does not depend on how many tags."""
+    """{tag id: its status}, by one query, which reads each match of these tags once."""
+    if not tags:
+        return {}
     wanted = {
         expression
         for tag in tags
         for expression in (tag.expression_id, tag.pending_expression_id)
         if expression is not None
     }
-    found = sql.rows(__file__, "status", {"expressions": sorted(wanted)})
-    by_expression = {row[0]: _Status(row[1], row[2], row[3], int(row[4])) for row in found}
-    failures = dict(
-        Expression.objects.filter(id__in=wanted, failed_at__isnull=False).values_list(
-            "id", "failure"
-        )
-    )
-    manual = [tag.id for tag in tags if not (tag.expression_id or tag.pending_expression_id)]
-    assigned = dict(sql.rows(__file__, "assigned_counts", {"tags": [tag.id for tag in tags]}))
-    partitions = Partition.objects.count() if tags else 0
-    return {
-        tag.id: TagStatus("ready", int(assigned.get(tag.id, 0)), partitions, 0, None, "")
-        if tag.id in manual
-        else _of_automatic(tag, by_expression, failures, int(assigned.get(tag.id, 0)))
-        for tag in tags
-    }
+    by_hand = sorted(tag.id for tag in tags if tag.expression_id is None)
+    values = {"expressions": sorted(wanted), "tags": by_hand}
+    partitions = 0
+    evaluated: dict[int | None, _Status] = {}
+    assigned: dict[int, int] = {}
+    # The number of partitions comes first.
+    for expression, tag, count, evaluated_at, nodes, failure in sql.rows(
+        __file__, "status", values
+    ):
+        if expression is not None:
+            evaluated[expression] = _Status(partitions - count, evaluated_at, nodes, failure or "")
+        elif tag is not None:
+            assigned[tag] = nodes
+        else:
+            partitions = count
+    # An expression that was collected meanwhile is one that nobody has evaluated.
+    missing = _Status(partitions, None, 0, "")
+    found: dict[int, TagStatus] = {}
+    for tag in tags:
+        if tag.expression_id or tag.pending_expression_id:
+            found[tag.id] = _of_automatic(
+                tag,
+                partitions,
+                evaluated.get(tag.expression_id, missing),
+                evaluated.get(tag.pending_expression_id or tag.expression_id, missing),
+                assigned.get(tag.id, 0),
+            )
+        else:
+            nodes = assigned.get(tag.id, 0)
+            found[tag.id] = TagStatus("ready", nodes, partitions, 0, None, "")
+    return found
 
 
 def _of_automatic(
-    tag: Tag, found: dict[int, _Status], failures: dict[int, str], assigned: int
+    tag: Tag, partitions: int, published: _Status, target: _Status, assigned: int
 ) -> TagStatus:
-    published = found.get(tag.expression_id or 0, _Status())
-    target_id = tag.pending_expression_id or tag.expression_id or 0
-    target = found.get(target_id, _Status(published.partitions))
-    failure = failures.get(target_id, "")
-    node_count = assigned if tag.expression_id is None else published.nodes
     state: Literal["ready", "building", "failed"] = "ready"
-    if failure:
+    if target.failure:
         state = "failed"
     elif tag.pending_expression_id or target.stale:
         state = "building"
     return TagStatus(
         state,
-        node_count,
-        target.partitions,
+        assigned if tag.expression_id is None else published.nodes,
+        partitions,
         target.stale,
         published.evaluated_at or target.evaluated_at,
-        failure,
+        target.failure,
     )

@@ -14,8 +14,9 @@ from tagmill.fleet import vocabularies
 from tagmill.tags.definitions import check
 from tagmill.tags.models import Expression
 
-# Definitions whose warnings are kept while the vocabulary stays: all that a fleet has.
-MOST_KEPT = 4096
+# Characters of definitions and warnings that are kept while the vocabulary stays: enough for all
+# that a fleet has. A single definition may have warnings of 2 MB.
+MAX_KEPT = 16 * 1024 * 1024
 
 
 class Lint(NamedTuple):
@@ -36,6 +37,16 @@ class _Kept:
         self.warnings: dict[
             tuple[str, tuple[tuple[str, str], ...]], tuple[linter.Warning, ...]
         ] = {}
+        self.size = 0
+
+    def keep(
+        self, key: tuple[str, tuple[tuple[str, str], ...]], found: tuple[linter.Warning, ...]
+    ) -> None:
+        size = sum(len(text) for pair in key[1] for text in pair) + len(key[0])
+        size += sum(len(item.message) + len(item.rewrite or "") for item in found)
+        if self.size + size <= MAX_KEPT:
+            self.size += size
+            self.warnings[key] = found
 
 
 _lock = threading.Lock()
@@ -63,8 +74,7 @@ def _linted(text: str, namespaces: Mapping[str, str]) -> Lint:
     found = kept.warnings.get(key)
     if found is None:
         found = tuple(linter.lint(definition.check(text, namespaces), known.vocabulary))
-        if len(kept.warnings) < MOST_KEPT:
-            kept.warnings[key] = found
+        kept.keep(key, found)
     documents = None if known.vocabulary is None else known.vocabulary.documents
     return Lint(found, documents, known.behind)
 

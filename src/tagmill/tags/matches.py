@@ -36,6 +36,15 @@ class Result:
     evaluated: int | None = None
 
 
+class Move(NamedTuple):
+    """A node's old and new place, by partition and slot."""
+
+    old_partition: int
+    old_slot: int
+    new_partition: int
+    new_slot: int
+
+
 @dataclass
 class Applied:
     """Which (expression, partition) took a result; of the others the stored match stays."""
@@ -52,6 +61,10 @@ class _Match(NamedTuple):
     true_at: int
     """The rev that `members` were true at: `rev`, but for forced rebuilds."""
     members: int
+
+
+# What a match is that was made for nodes that moved in: of no rev.
+_MISSING = _Match(-1, -1, 0)
 
 
 def any_live() -> bool:
@@ -91,7 +104,7 @@ def apply(results: Iterable[Result], capacities: dict[int, int]) -> Applied:
     wanted = list(results)
     # The collector locks an expression before its matches, and so does this.
     known = _existing({result.expression for result in wanted})
-    stored = _locked(wanted)
+    stored = _locked((result.expression, result.partition) for result in wanted)
     new: dict[tuple[int, int], _Match] = {}
     for result in wanted:
         key = result.expression, result.partition
@@ -105,19 +118,59 @@ def apply(results: Iterable[Result], capacities: dict[int, int]) -> Applied:
     return Applied(set(new))
 
 
+def carry(moves: Sequence[Move], capacities: dict[int, int]) -> None:
+    """Show moved nodes with the published tags that they had, until their new place is evaluated.
+
+    The new bits are provisional, as the bit of any node is whose documents are newer than a match:
+    a match at rev r is right about nodes up to r, and these are newer. Deltas overwrite them, since
+    they evaluate every node that is newer than their base, and so do full results; one of an
+    evaluation that began before the move takes them back, and the next one is right.
+    Relies on: the caller has locked the partitions, and the new slots were never used before.
+    """
+    names = ("old_partitions", "old_slots", "new_partitions", "new_slots")
+    columns = (list(column) for column in zip(*moves, strict=True))
+    found = sql.rows(__file__, "carried", dict(zip(names, columns, strict=True))) if moves else []
+    # Somebody may have replaced the expression meanwhile, and the collector have taken it.
+    known = _existing({expression for expression, _, _ in found})
+    carried: dict[tuple[int, int], int] = {}
+    for expression, partition, slot in found:
+        if expression in known:
+            key = expression, partition
+            carried[key] = carried.get(key, 0) | 1 << slot
+    if not carried:
+        return
+    stored = _locked(carried)
+    new = {
+        key: stored.get(key, _MISSING)._replace(members=stored.get(key, _MISSING).members | bits)
+        for key, bits in carried.items()
+    }
+    values = {
+        "expressions": [expression for expression, _ in new],
+        "partitions": [partition for _, partition in new],
+        "members": [
+            bitmap.to_bytes(match.members, capacities[partition])
+            for (_, partition), match in new.items()
+        ],
+    }
+    sql.run(__file__, "carry_matches", values)
+    _record(stored, new, capacities)
+
+
 def _existing(expressions: set[int]) -> set[int]:
     """Those that are not collected, kept from the collector until the transaction ends."""
     found = sql.rows(__file__, "hold_expressions", {"expressions": sorted(expressions)})
     return {row[0] for row in found}
 
 
-def _locked(results: list[Result]) -> dict[tuple[int, int], _Match]:
+def _locked(keys: Iterable[tuple[int, int]]) -> dict[tuple[int, int], _Match]:
+    """Those of these (expression, partition) that are stored, and maybe more."""
+    wanted = set(keys)
     found = sql.rows(
         __file__,
         "lock_matches",
         {
-            "partitions": sorted({result.partition for result in results}),
-            "expressions": sorted({result.expression for result in results}),
+            "partitions": sorted({partition for _, partition in wanted}),
+            "expressions": sorted({expression for expression, _ in wanted}),
         },
     )
     return {
@@ -170,8 +223,9 @@ def _record(
             bitmap.to_bytes(bits, capacities[partition])
             for bits in (match.members & ~old, old & ~match.members)
         )
-        from_rev = before.true_at if before else None
-        rows.append((expression, partition, from_rev, match.rev, added, removed))
+        from_rev = before.true_at if before and before.true_at >= 0 else None
+        # What moved in changes a match without evaluating it: it stays true as of the same rev.
+        rows.append((expression, partition, from_rev, match.true_at, added, removed))
     if rows:
         names = ("expressions", "partitions", "from_revs", "to_revs", "added", "removed")
         columns = (list(column) for column in zip(*rows, strict=True))

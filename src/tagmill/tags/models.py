@@ -13,6 +13,8 @@ from __future__ import annotations
 import uuid
 
 from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import BrinIndex
 from django.core.validators import RegexValidator
 from django.db import models
 from django.db.models.functions import Now
@@ -39,6 +41,9 @@ class Expression(models.Model):
     )
     preview_until = models.DateTimeField(null=True, help_text="a live preview counts until then")
     attempts = models.PositiveSmallIntegerField(db_default=0, help_text="failures in a row")
+    failed_by = ArrayField(
+        models.BigIntegerField(), db_default=[], help_text="the workers of those failures"
+    )
     attempted_at = models.DateTimeField(null=True, help_text="the last failed evaluation")
     failed_at = models.DateTimeField(null=True)
     failure = models.TextField(db_default="", help_text="why it failed; empty while it has not")
@@ -124,7 +129,30 @@ class MatchChange(models.Model):
 
     class Meta:
         db_table = "match_change"
-        indexes = [models.Index(fields=["expression", "at"], name="match_change_expression_at")]
+        indexes = [
+            models.Index(fields=["expression", "id"], name="match_change_expression"),
+            BrinIndex(fields=["at"], name="match_change_at"),
+        ]
+
+
+class AssignmentChange(models.Model):
+    """What somebody assigned by hand, and took away. Append only."""
+
+    tag = models.ForeignKey(Tag, on_delete=models.DO_NOTHING, related_name="+", db_constraint=False)
+    partition = models.ForeignKey(
+        Partition, on_delete=models.DO_NOTHING, related_name="+", db_constraint=False
+    )
+    added = models.BinaryField()
+    removed = models.BinaryField()
+    actor = models.CharField(max_length=256, db_default="")
+    at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        db_table = "assignment_change"
+        indexes = [
+            models.Index(fields=["tag", "id"], name="assignment_change_tag"),
+            BrinIndex(fields=["at"], name="assignment_change_at"),
+        ]
 
 
 class Preview(models.Model):

@@ -26,9 +26,9 @@ from tagmill.config import load
 from tagmill.errors import NotFound
 from tagmill.fleet.models import Cluster
 from tagmill.rebuilds import leases
-from tagmill.tags import matches
+from tagmill.tags import failures, matches
 from tagmill.tags.definitions import check, digest, expression_for
-from tagmill.tags.models import Preview
+from tagmill.tags.models import Expression, Preview
 from wire import bitmap
 
 Change = Literal["members", "added", "removed"]
@@ -110,6 +110,8 @@ def start(
         values = {"expressions": replaced, "digest": digest(definition, namespaces)}
         sql.rows(__file__, "lock_expressions", values)
         expression = expression_for(definition, namespaces)
+        # Somebody who asks for it (again) is not told that it failed for somebody else.
+        failures.forget(Expression.objects.filter(id=expression.id))
         # Before the preview's row: a tag's deletion takes both, too.
         compared = _held_tag(compare_to)
         older.delete()
@@ -125,6 +127,8 @@ def start(
             },
         )
         _renew({expression.id, *replaced})
+        # It may be evaluated everywhere already: then its expression is in nobody's way.
+        finish_reached([expression.id])
         if replaced:
             _notify_ended()
         leases.defer_partitions(matches.stale_for([expression.id]), leases.PREVIEW)
@@ -175,22 +179,33 @@ def forget_expired() -> int:
 def progress(previews: Sequence[UUID]) -> dict[UUID, Progress]:
     """Of those that are still there."""
     found = {}
-    ended = []
     for uuid, partitions, pending, completed_at, failure in sql.rows(
         __file__, "preview_progress", {"previews": list(previews)}
     ):
-        if completed_at is None and not pending:
-            ended.append(uuid)
         if completed_at is not None or not pending:
             found[uuid] = Progress("complete", partitions, 0, "")
         elif failure is not None:
             found[uuid] = Progress("failed", partitions, pending, failure)
         else:
             found[uuid] = Progress("evaluating", partitions, pending, "")
-    for uuid in ended:
-        # From here on its expression waits in line with those of tags.
-        Preview.objects.filter(uuid=uuid, completed_at=None).update(completed_at=Now())
     return found
+
+
+def finish_reached(expressions: Sequence[int] | None = None) -> int:
+    """Record which previews of these expressions (None: of any) are complete; how many. From here
+    on their expressions wait in line with those of tags, whether or not anybody looks.
+
+    Call it in the transaction that applied the last results.
+    """
+    running = Preview.objects.filter(completed_at=None)
+    if expressions is not None:
+        running = running.filter(expression__in=expressions)
+    # Of two last completions at once the second waits here, and then sees what the first has done.
+    locked = list(
+        running.order_by("id").select_for_update(no_key=True).values_list("uuid", flat=True)
+    )
+    over = [uuid for uuid, item in progress(locked).items() if item.state == "complete"]
+    return Preview.objects.filter(uuid__in=over).update(completed_at=Now()) if over else 0
 
 
 def notify_evaluated(expressions: Iterable[int]) -> None:

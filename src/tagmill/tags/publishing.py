@@ -18,9 +18,17 @@ def publish(expressions: Sequence[int] | None = None) -> list[int]:
     if expressions is not None:
         waiting = waiting.filter(pending_expression__in=expressions)
     locked = list(waiting.order_by("id").select_for_update().values_list("id", flat=True))
-    if not locked:
+    return publish_locked(locked)
+
+
+def publish_locked(tags: Sequence[int], without: Sequence[int] = ()) -> list[int]:
+    """Flip those of these tags that are complete; their ids. `without`: clusters that need not be.
+
+    The caller has locked the tags."""
+    if not tags:
         return []
-    complete = [row[0] for row in sql.rows(__file__, "complete_tags", {"tags": locked})]
+    values = {"tags": list(tags), "without": list(without)}
+    complete = [row[0] for row in sql.rows(__file__, "complete_tags", values)]
     if complete:
         # A manual tag that became automatic was assigned by hand until now.
         Assignment.objects.filter(tag__in=complete).delete()

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Callable
 from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 from django.db.models.functions import Now
 
-from tagmill.errors import AlreadyExists, Invalid, NotFound
+from tagmill.errors import AlreadyExists, DatabaseUnavailable, Invalid, NotFound
 from tagmill.rebuilds import rebuilds
 from tagmill.rebuilds.models import Rebuild
 from tagmill.tags.definitions import expression_for
 from tagmill.tags.models import TAG_NAME, Expression, Tag
 
+# Somebody else changes the tag between our look at it and our lock. It takes that many
+# coincidences in a row to give up.
+ATTEMPTS = 8
 CHANGEABLE = frozenset({"name", "comment", "kernel_opts", "definition", "namespaces"})
+
+
+class _Overtaken(Exception):
+    """The tag was changed before we had its lock: look again."""
 
 
 def create(
@@ -42,56 +51,79 @@ def create(
         )
         if pending is not None:
             rebuilds.begin([tag.id], Rebuild.Reason.CREATED, by)
-        return Tag.objects.get(id=tag.id)
+        return Tag.objects.select_related("expression", "pending_expression").get(id=tag.id)
 
 
-def update(name: str, /, by: User | None = None, **changes: Any) -> Tag:
+def update(
+    name: str,
+    /,
+    by: User | None = None,
+    expects: Callable[[Tag], None] | None = None,
+    **changes: Any,
+) -> Tag:
     """`changes`: name, comment, kernel_opts, definition, namespaces. A new definition is pending
-    until it is evaluated everywhere; the published one again drops what is pending.
+    until it is evaluated everywhere; the published one again drops what is pending. `expects` sees
+    the tag under its lock, and raises where it is not the one that was meant.
 
     Raises NotFound, AlreadyExists, Invalid, InvalidDefinition, TooLarge.
     """
     unknown = changes.keys() - CHANGEABLE
     if unknown:
         raise Invalid(f"unknown field {min(unknown)!r}", field=min(unknown))
+    for _ in range(ATTEMPTS):
+        with contextlib.suppress(_Overtaken), transaction.atomic():
+            return _update(name, changes, by, expects)
+    raise DatabaseUnavailable("too many changes to the same tag at once: try again")
+
+
+def _update(
+    name: str, changes: dict[str, Any], by: User | None, expects: Callable[[Tag], None] | None
+) -> Tag:
+    # An expression is locked before the tag that is to name it, and so the tag is read twice: what
+    # it said before its lock may have been replaced since.
+    before = _definition(Tag.objects.filter(name=name).first(), name, changes)
+    new = expression_for(*before) if before else None
+    tag = Tag.objects.select_for_update().filter(name=name).first()
+    if _definition(tag, name, changes) != before or tag is None:
+        raise _Overtaken
+    if expects is not None:
+        expects(tag)
+    _describe(tag, changes)
+    if new is not None:
+        _define(tag, new, by)
+    return Tag.objects.select_related("expression", "pending_expression").get(id=tag.id)
+
+
+def delete(name: str, expects: Callable[[Tag], None] | None = None) -> None:
+    """`expects` as for `update`. Raises NotFound."""
     with transaction.atomic():
-        # Without its tag's lock an expression may be published while it is replaced.
-        new = _new_expression(_named(name), changes)
         tag = Tag.objects.select_for_update().filter(name=name).first()
         if tag is None:
             raise NotFound(f"there is no tag {name!r}")
-        _describe(tag, changes)
-        if new is not None:
-            _define(tag, new, by)
-        return Tag.objects.select_related("expression", "pending_expression").get(id=tag.id)
-
-
-def delete(name: str) -> None:
-    """Raises NotFound."""
-    with transaction.atomic():
-        tag = Tag.objects.select_for_update().filter(name=name).first()
-        if tag is None:
-            raise NotFound(f"there is no tag {name!r}")
+        if expects is not None:
+            expects(tag)
         tag.delete()
         rebuilds.finish_reached()
 
 
-def _named(name: str) -> Tag:
-    tag = Tag.objects.select_related("expression", "pending_expression").filter(name=name).first()
+def _definition(
+    tag: Tag | None, name: str, changes: dict[str, Any]
+) -> tuple[str, dict[str, str]] | None:
+    """The text and the namespaces that the changes ask for; None when they concern neither.
+
+    Raises NotFound, Invalid."""
     if tag is None:
         raise NotFound(f"there is no tag {name!r}")
-    return tag
-
-
-def _new_expression(tag: Tag, changes: dict[str, Any]) -> Expression | None:
-    """The expression that the changes ask for; None when they do not concern it."""
     if not changes.keys() & {"definition", "namespaces"}:
         return None
-    current = tag.pending_expression or tag.expression
+    key = tag.pending_expression_id or tag.expression_id
+    current = Expression.objects.filter(id=key).first() if key is not None else None
+    if key is not None and current is None:
+        raise _Overtaken
     text = changes.get("definition", current.text if current else None)
     namespaces = changes.get("namespaces", current.namespaces if current else {})
     if text:
-        return expression_for(text, namespaces)
+        return text, namespaces
     if current is not None:
         raise Invalid(
             "an automatic tag keeps a definition: delete it and make a manual tag instead",
@@ -124,9 +156,9 @@ def _define(tag: Tag, new: Expression, by: User | None) -> None:
 
 
 def _insert(tag: Tag) -> Tag:
+    """In the caller's transaction, which ends with an error. Raises AlreadyExists."""
     try:
-        with transaction.atomic():
-            tag.save(force_insert=True)
+        tag.save(force_insert=True)
     except IntegrityError:
         raise _taken(tag.name) from None
     return tag

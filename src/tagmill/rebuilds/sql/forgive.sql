@@ -2,7 +2,7 @@
 -- last failure: the partition where it failed is among these.
 -- Relies on: a failure leaves the match of its partition stale, and as old as it was.
 UPDATE expression e
-SET attempts = 0
+SET attempts = 0, failed_by = '{}'
 WHERE e.attempts > 0
   AND e.failed_at IS NULL
   AND NOT EXISTS (

@@ -13,9 +13,10 @@ WITH wanted (kind, id, expression_id, partition_id, rev) AS (
     SELECT 'rebuild', t.rebuild_id, t.expression_id, t.partition_id, t.rev
     FROM rebuild_target t
     WHERE t.rebuild_id = ANY(%(rebuilds)s::bigint[])
-      AND EXISTS (
-          SELECT FROM tag
-          WHERE tag.expression_id = t.expression_id OR tag.pending_expression_id = t.expression_id
+      AND t.expression_id IN (
+          SELECT expression_id FROM tag WHERE expression_id IS NOT NULL
+          UNION ALL
+          SELECT pending_expression_id FROM tag WHERE pending_expression_id IS NOT NULL
       )
     UNION ALL
     SELECT 'rebuild', r.id, tag.pending_expression_id, p.id, 0
@@ -31,7 +32,8 @@ WITH wanted (kind, id, expression_id, partition_id, rev) AS (
     WHERE v.id = ANY(%(previews)s::bigint[]) AND v.completed_at IS NULL
 ),
 waiting AS (
-    SELECT w.kind, w.id, w.partition_id, p.cluster_id,
+    -- An expression of a rebuild may wait in a partition where another waits, too.
+    SELECT DISTINCT w.kind, w.id, w.partition_id, p.cluster_id,
            CASE WHEN e.failed_at IS NOT NULL THEN e.failure END AS failure
     FROM wanted w
     JOIN expression e ON e.id = w.expression_id
@@ -45,20 +47,22 @@ alive AS (
     FROM worker
     JOIN worker_token token ON token.id = worker.token_id AND token.revoked_at IS NULL
     WHERE worker.last_heartbeat > now() - make_interval(secs => %(seconds)s)
+),
+clusters AS MATERIALIZED (
+    SELECT c.id, c.name,
+           (SELECT count(*) FROM alive
+            WHERE alive.all_clusters
+               OR EXISTS (SELECT FROM worker_token_cluster may
+                          WHERE may.workertoken_id = alive.token_id AND may.cluster_id = c.id)) AS workers
+    FROM cluster c
 )
-SELECT w.kind, w.id, w.failure, c.name,
-       (SELECT count(*) FROM alive
-        WHERE alive.all_clusters
-           OR EXISTS (SELECT FROM worker_token_cluster may
-                      WHERE may.workertoken_id = alive.token_id AND may.cluster_id = c.id)),
-       w.partitions, w.held
+SELECT w.kind, w.id, w.failure, c.name, coalesce(c.workers, 0), w.partitions, w.held
 FROM (
-    SELECT kind, id, failure, CASE WHEN failure IS NULL THEN waiting.cluster_id END AS cluster_id,
-           count(DISTINCT waiting.partition_id) AS partitions,
-           count(DISTINCT lease.partition_id) AS held
+    SELECT waiting.kind, id, failure, CASE WHEN failure IS NULL THEN waiting.cluster_id END AS cluster_id,
+           count(*) AS partitions, count(lease.partition_id) AS held
     FROM waiting
     LEFT JOIN lease ON lease.partition_id = waiting.partition_id AND lease.deadline > now()
-    GROUP BY kind, id, failure, CASE WHEN failure IS NULL THEN waiting.cluster_id END
+    GROUP BY waiting.kind, id, failure, CASE WHEN failure IS NULL THEN waiting.cluster_id END
 ) w
-LEFT JOIN cluster c ON c.id = w.cluster_id
+LEFT JOIN clusters c ON c.id = w.cluster_id
 ORDER BY w.kind, w.id, w.failure NULLS LAST, c.name

@@ -1,5 +1,5 @@
--- Of the tags given, those whose pending expression is evaluated in every partition, at least as of the
--- revs that the latest rebuild of it asked for. Relies on: the tags' rows are locked (two last completions
+-- Of the tags given, those whose pending expression is evaluated in every partition, except in clusters that
+-- somebody asked to publish without, at least as of the revs that the latest rebuild of it asked for. Relies on: the tags' rows are locked (two last completions
 -- that commit at the same time see each other, since the second waits for the first), and this statement
 -- began after the lock was had.
 SELECT t.id
@@ -19,5 +19,6 @@ WHERE t.id = ANY(%(tags)s)
                 JOIN rebuild_tag rt ON rt.rebuild_id = r.id AND rt.tag_id = t.id
                 WHERE r.state = 'running'
             )
-      WHERE m.rev IS NULL OR m.rev < coalesce(target.rev, 0)
+      WHERE (m.rev IS NULL OR m.rev < coalesce(target.rev, 0))
+        AND p.cluster_id <> ALL (%(without)s::bigint[])
   )

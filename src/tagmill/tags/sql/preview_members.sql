@@ -1,14 +1,14 @@
 -- Of each partition: its members under the preview's expression (null: not evaluated yet), and those of
 -- the tag that it is compared with, published or assigned by hand; and the slots of nodes that were deleted
 -- after the older of both evaluations, which may still have a bit.
--- Relies on: a tombstone's rev is above the rev of every match that may hold its bit; during a forced
--- rebuild `rev` is -1, and then every tombstone is looked at. Bits of manual tags go with the node.
+-- Relies on: a tombstone's rev is above the rev of every match that may hold its bit. What members are true
+-- at is `kept_rev` during a forced rebuild (`rev` is -1 then), else `rev`. Bits of manual tags go with the
+-- node.
 SELECT p.id, p.cluster_id, m.members, coalesce(published.members, assigned.members),
-       CASE WHEN least(m.rev, published.rev) < p.rev THEN (
+       CASE WHEN older.true_at < p.rev THEN (
            SELECT array_agg(n.slot)
            FROM node n
-           WHERE n.partition_id = p.id AND n.rev > least(m.rev, published.rev)
-             AND n.deleted_at IS NOT NULL
+           WHERE n.partition_id = p.id AND n.rev > older.true_at AND n.deleted_at IS NOT NULL
        ) END
 FROM partition p
 LEFT JOIN match m ON m.partition_id = p.id AND m.expression_id = %(expression)s
@@ -17,4 +17,7 @@ LEFT JOIN match published ON published.partition_id = p.id
                          AND published.expression_id = tag.expression_id
 LEFT JOIN assignment assigned ON assigned.partition_id = p.id AND assigned.tag_id = tag.id
                              AND tag.expression_id IS NULL
+CROSS JOIN LATERAL (
+    SELECT least(coalesce(m.kept_rev, m.rev), coalesce(published.kept_rev, published.rev)) AS true_at
+) older
 ORDER BY p.id

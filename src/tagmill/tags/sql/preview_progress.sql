@@ -1,5 +1,5 @@
--- Of the previews given: (uuid, partitions, those that have not reached their target, when it was first
--- seen complete, the failure, or null). A partition that is gone has nothing to reach; a forced rebuild
+-- Of the previews given: (uuid, partitions, those that have not reached their target, when it was
+-- complete, the failure, or null). A partition that is gone has nothing to reach; a forced rebuild
 -- takes no match away. One preview after the other: together, all matches there are would be read.
 SELECT v.uuid, reached.partitions, reached.pending, v.completed_at,
        CASE WHEN e.failed_at IS NOT NULL THEN e.failure END

@@ -3,4 +3,4 @@
 INSERT INTO expression (text, namespaces, digest)
 VALUES (%(text)s, %(namespaces)s, %(digest)s)
 ON CONFLICT (digest) DO UPDATE SET used_at = now()
-RETURNING id
+RETURNING *

@@ -1,0 +1,37 @@
+"""Who changes something over HTTP, for the audit."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+
+from tagmill.audit.acting import Actor, acting
+from tagmill.rebuilds.models import WorkerToken
+
+
+class ActingMiddleware:
+    """After the one that knows the session's user; DRF sets the token's user on the same request.
+    The answer's `X-Request-Id` is the one in the audit."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        request_id = uuid.uuid4().hex
+        with acting(lambda: _actor(request, request_id)):
+            answer = self._get_response(request)
+        answer.setdefault("X-Request-Id", request_id)
+        return answer
+
+
+def _actor(request: HttpRequest, request_id: str) -> Actor:
+    """Asked when something is changed: views know who asks only once they authenticated them."""
+    token = getattr(request, "auth", None)
+    if isinstance(token, WorkerToken):
+        return Actor(token.name, "worker", request_id)
+    is_admin = request.path.startswith(reverse("admin:index"))
+    name = request.user.get_username()
+    return Actor(name, "admin" if is_admin else "api", request_id)

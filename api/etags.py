@@ -1,0 +1,102 @@
+"""Entity tags of what clients change, and the conditions on writes that name them.
+
+A tag's, a node's or a cluster's entity tag names what PATCH changes, not the whole answer: counts,
+states and dates move on while the resource is the one that the client has seen. It is for If-Match;
+GET answers in full whatever If-None-Match says. A document's names its bytes, and GET answers 304.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.http import HttpRequest
+from django.utils.http import parse_etags
+from rest_framework.request import Request
+
+from tagmill.errors import PreconditionFailed, TagmillError
+from tagmill.fleet.models import Cluster
+from tagmill.tags.models import Tag
+
+DIGEST_BYTES = 16
+# If-Modified-Since is for GET, where answering in full is always right.
+READING = ("If-Match", "If-Unmodified-Since")
+WRITING = ("If-Match", "If-None-Match", "If-Unmodified-Since")
+
+
+class ConditionNotSupported(TagmillError):
+    status, code = 412, "condition_not_supported"
+
+
+def make(*parts: object) -> str:
+    """A strong entity tag, quoted: the one place where they are made. Different parts make
+    different tags."""
+    return f'"{hashlib.blake2b(repr(parts).encode(), digest_size=DIGEST_BYTES).hexdigest()}"'
+
+
+def of_document(digest: bytes | memoryview[int]) -> str:
+    return make("document", bytes(digest))
+
+
+def of_node(node_id: int, rev: int) -> str:
+    """Every change of a node or its documents stamps it with a higher rev; a move makes a row."""
+    return make("node", node_id, rev)
+
+
+def of_cluster(cluster: Cluster) -> str:
+    return make("cluster", str(cluster.uuid), cluster.name)
+
+
+def of_tag(tag: Tag) -> str:
+    """Publishing a definition leaves it as it is: nobody has changed the tag."""
+    current = tag.pending_expression or tag.expression
+    definition = bytes(current.digest) if current else None
+    return make("tag", tag.id, tag.name, tag.comment, tag.kernel_opts, definition)
+
+
+@dataclass(frozen=True)
+class Condition:
+    """If-Match and If-None-Match of a write, as lists of entity tags or `*`; None: not sent."""
+
+    match: Sequence[str] | None
+    none_match: Sequence[str] | None
+
+    def check(self, current: str | None) -> None:
+        """`current` is the entity tag under the lock that the write takes, None where there is
+        nothing yet. Raises PreconditionFailed."""
+        if self.match is not None and (
+            current is None or not ("*" in self.match or current in self.match)
+        ):
+            raise PreconditionFailed(
+                "it is not what If-Match names: somebody has changed it. Get it again and decide "
+                "anew"
+                if current
+                else "there is nothing yet that If-Match could name"
+            )
+        if self.none_match is not None and current is not None:
+            # Weak comparison, as RFC 9110 has it here.
+            named = {tag.removeprefix("W/") for tag in self.none_match}
+            if "*" in named or current in named:
+                raise PreconditionFailed("it exists already, which If-None-Match excludes")
+
+
+def condition(request: Request) -> Condition:
+    def tags_in(name: str) -> Sequence[str] | None:
+        value = request.headers.get(name)
+        return None if value is None else parse_etags(value)
+
+    return Condition(tags_in("If-Match"), tags_in("If-None-Match"))
+
+
+def refuse_conditions(request: Request | HttpRequest, understood: bool) -> None:
+    """A condition that nobody checks must not look as if it held. `understood`: the view checks
+    If-Match and If-None-Match for this method. Raises ConditionNotSupported."""
+    is_reading = request.method in {"GET", "HEAD", "OPTIONS"}
+    checked = {"If-Match", "If-None-Match"} if understood else set()
+    for name in READING if is_reading else WRITING:
+        if name in request.headers and name not in checked:
+            raise ConditionNotSupported(
+                f"{name} is not understood with {request.method} at this address: docs/api.md says "
+                "where it is"
+            )

@@ -1,0 +1,38 @@
+"""The tokens of users. Those of workers are beside the workers."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import models
+from django.db.models.functions import Now
+
+from api.roles import Role
+
+
+class UserToken(models.Model):
+    """A token, of which only the digest is stored. It may do what `role` and its user's role have
+    in common: a user who loses a role loses it with all tokens at once."""
+
+    digest = models.BinaryField(max_length=64, unique=True, help_text="SHA-512 of the token")
+    key = models.CharField(
+        max_length=25, db_index=True, help_text="the token's first characters, to tell it by"
+    )
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens"
+    )
+    role = models.CharField(max_length=64, help_text="the role it was issued with")
+    is_login = models.BooleanField(default=False, help_text="made by a name and a password")
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+    expires_at = models.DateTimeField(null=True, help_text="null: never")
+    last_used_at = models.DateTimeField(null=True, help_text="to the minute; null: never")
+
+    class Meta:
+        db_table = "user_token"
+        ordering = ["id"]
+
+    def __str__(self) -> str:
+        return f"{self.key} of {self.user}"
+
+    @property
+    def rights(self) -> Role:
+        return Role.parse(self.role)

@@ -1,0 +1,107 @@
+"""The trail: which nodes a tag gained and lost, when, and its end.
+
+For an automatic tag it is what evaluations of its definition changed, for a manual one what was
+assigned. A deleted node leaves its tags without a change of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import QuerySet
+
+from tagmill import sql
+from tagmill.config import load
+from tagmill.fleet.models import Partition
+from tagmill.tags.models import AssignmentChange, MatchChange, Tag
+from wire import bitmap
+
+# Bounds one answer, however many nodes its changes are about.
+MAX_NAMED = 10_000
+# Bounds one transaction; the next run of the maintenance goes on.
+MAX_DELETED = 20_000
+
+Stored = MatchChange | AssignmentChange
+
+
+@dataclass(frozen=True)
+class Change:
+    """`cluster` is None where its partition is gone. The names may be cut; the counts are not."""
+
+    at: datetime
+    actor: str
+    cluster: str | None
+    from_rev: int | None
+    to_rev: int | None
+    added_count: int
+    removed_count: int
+    added: list[str]
+    removed: list[str]
+
+
+def of(tag: Tag) -> QuerySet[MatchChange] | QuerySet[AssignmentChange]:
+    """The rows to page through."""
+    expression = tag.expression_id or tag.pending_expression_id
+    if expression is None:
+        return AssignmentChange.objects.filter(tag=tag.id)
+    return MatchChange.objects.filter(expression=expression)
+
+
+def described(rows: Sequence[Stored]) -> list[Change]:
+    """The rows with names, MAX_NAMED in all: fewer rows show more of each. Two queries."""
+    most = MAX_NAMED // (2 * max(1, len(rows)))
+    bits = [(bitmap.from_bytes(row.added), bitmap.from_bytes(row.removed)) for row in rows]
+    places = {
+        (row.partition_id, slot)
+        for row, both in zip(rows, bits, strict=True)
+        for members in both
+        for slot in _first(members, most)
+    }
+    values = {
+        "partitions": [partition for partition, _ in places],
+        "slots": [slot for _, slot in places],
+    }
+    found = sql.rows(__file__, "named_places", values) if places else []
+    names = {(partition, slot): name for partition, slot, name in found}
+    clusters = dict(
+        Partition.objects.filter(id__in={row.partition_id for row in rows}).values_list(
+            "id", "cluster__name"
+        )
+    )
+
+    def named(partition: int, members: int) -> list[str]:
+        slots = _first(members, most)
+        return [names[partition, slot] for slot in slots if (partition, slot) in names]
+
+    return [
+        Change(
+            row.at,
+            getattr(row, "actor", ""),
+            clusters.get(row.partition_id),
+            getattr(row, "from_rev", None),
+            getattr(row, "to_rev", None),
+            added.bit_count(),
+            removed.bit_count(),
+            named(row.partition_id, added),
+            named(row.partition_id, removed),
+        )
+        for row, (added, removed) in zip(rows, bits, strict=True)
+    ]
+
+
+def forget() -> int:
+    """Delete changes that are older than they are kept; how many, MAX_DELETED of each at most."""
+    values = {"days": load().change_days, "most": MAX_DELETED}
+    return sql.run(__file__, "delete_changes", values) + sql.run(
+        __file__, "delete_assignment_changes", values
+    )
+
+
+def _first(members: int, most: int) -> Iterator[int]:
+    while members and most:
+        lowest = members & -members
+        yield lowest.bit_length() - 1
+        members ^= lowest
+        most -= 1

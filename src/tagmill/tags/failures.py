@@ -1,0 +1,87 @@
+"""Failed evaluations: which of them count, when an expression has failed, and when it starts anew.
+
+An expression that runs away must end as failed, also where one worker is all there is; one worker
+that is ill, or lies, must not take away a tag that all others can evaluate. So a failure counts
+only for what its lease was for, and an expression has failed when `evaluation_attempts` different
+workers failed it. One worker alone is believed when no other one lives that could be asked, or when
+it was given the expression PATIENCE times as often and nobody else took it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from django.db.models import QuerySet
+from django.db.models.functions import Now
+
+from tagmill import sql
+from tagmill.config import load
+from tagmill.tags.models import Expression
+
+# How much more often one worker fails an expression before it is believed, while others live.
+PATIENCE = 3
+REASON_LENGTH = 1000
+WHAT_HELPS = (
+    "Simplify the definition, or allow more time (TAGMILL_EVALUATION_SECONDS) and rebuild the tag."
+)
+
+
+class Failed(NamedTuple):
+    """A worker could not evaluate the expression in a partition that it leased at `rev`."""
+
+    expression: int
+    partition: int
+    rev: int
+    leased_at: datetime
+    reason: str
+
+
+def lock(expressions: Iterable[int]) -> None:
+    """Call it before `count`, and before any match is locked."""
+    wanted = sorted(set(expressions))
+    if wanted:
+        sql.rows(__file__, "lock_expressions", {"expressions": wanted, "digest": b""})
+
+
+def count(worker: int, failures: Sequence[Failed], *, is_alone: bool) -> list[int]:
+    """One failure for an expression, in however many partitions; the expressions that it counts
+    for. `is_alone`: no other worker lives that may take these partitions. Relies on `lock`."""
+    values = {
+        "expressions": [item.expression for item in failures],
+        "partitions": [item.partition for item in failures],
+        "revs": [item.rev for item in failures],
+    }
+    rows = sql.rows(__file__, "countable_failures", values) if failures else []
+    by_expression: dict[int, list[Failed]] = {row[0]: [] for row in rows}
+    for item in failures:
+        if item.expression in by_expression:
+            by_expression[item.expression].append(item)
+    if by_expression:
+        _count(worker, by_expression, is_alone)
+    return sorted(by_expression)
+
+
+def _count(worker: int, failures: dict[int, list[Failed]], is_alone: bool) -> None:
+    most = load().evaluation_attempts
+    values = {
+        "worker": worker,
+        "expressions": list(failures),
+        "leased_at": [max(item.leased_at for item in found) for found in failures.values()],
+        "most": most,
+        "most_alone": most if is_alone else most * PATIENCE,
+    }
+    for (expression,) in sql.rows(__file__, "count_failures", values):
+        reason = f"{_readable(failures[expression][0].reason)}. {WHAT_HELPS}"
+        Expression.objects.filter(id=expression).update(failed_at=Now(), failure=reason)
+
+
+def forget(expressions: QuerySet[Expression]) -> None:
+    """Somebody asks for them again: they are evaluated as if they had never failed."""
+    expressions.filter(attempts__gt=0).update(attempts=0, failed_by=[], failed_at=None, failure="")
+
+
+def _readable(reason: str) -> str:
+    text = "".join(character if character.isprintable() else " " for character in reason)
+    return text[:REASON_LENGTH].rstrip(". ") or "no reason was given"

@@ -1,0 +1,156 @@
+"""The trail has a reader and an end; a rebuild that is over keeps its totals, not its targets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from rest_framework.test import APIClient
+
+from tagmill.fleet import clusters, ingest
+from tagmill.rebuilds import maintenance, rebuilds
+from tagmill.rebuilds.models import Rebuild, RebuildTarget
+from tagmill.tags import changes
+from tagmill.tags.models import AssignmentChange, MatchChange
+from tests.api.conftest import BARE, problem
+from tests.fleet import support
+
+GPU = {"name": "gpu", "definition": support.HAS_GPU}
+
+
+def trail(client: APIClient, name: str, **parameters: int) -> list[dict[str, Any]]:
+    answer = client.get(f"/api/v1/tags/{name}/changes", parameters)
+    assert answer.status_code == 200, answer.content
+    found: list[dict[str, Any]] = answer.json()["results"]
+    return found
+
+
+def said(found: list[dict[str, Any]]) -> list[tuple[str | None, list[str], list[str]]]:
+    return [(item["cluster"], item["added"], item["removed"]) for item in found]
+
+
+def test_the_trail_names_the_nodes_that_a_tag_gained_and_lost(
+    operator: APIClient, viewer: APIClient, put: Callable[..., None], evaluate: Callable[[], int]
+) -> None:
+    put("a", "b", "c")
+    operator.post("/api/v1/tags/", GPU, format="json")
+    evaluate()
+    put("b", xml=BARE)
+    evaluate()
+    ingest.delete("a")
+    evaluate()
+    found = trail(viewer, "gpu")
+    # The names of deleted nodes are kept, too.
+    assert said(found) == [
+        ("north", [], ["a"]),
+        ("north", [], ["b"]),
+        ("north", ["a", "b", "c"], []),
+    ]
+    assert [(item["from_rev"], item["to_rev"]) for item in found] == [(2, 3), (1, 2), (None, 1)]
+    first = viewer.get("/api/v1/tags/gpu/changes", {"limit": 1}).json()
+    assert said(first["results"]) == said(found[:1])
+    assert said(viewer.get(first["next"]).json()["results"]) == said(found[1:2])
+    problem(viewer.get("/api/v1/tags/none/changes"), 404, "not_found")
+
+
+def test_the_trail_of_a_manual_tag_says_who_assigned_it(
+    operator: APIClient, put: Callable[..., None]
+) -> None:
+    clusters.create("south")
+    put("a", "b")
+    put("s", cluster="south")
+    operator.post("/api/v1/tags/", {"name": "mine"}, format="json")
+    operator.post("/api/v1/tags/mine/assign", {"add": ["a", "b"]}, format="json")
+    operator.post("/api/v1/tags/mine/assign", {"add": ["a", "s"], "remove": ["b"]}, format="json")
+    found = trail(operator, "mine")
+    assert said(found) == [("south", ["s"], []), ("north", [], ["b"]), ("north", ["a", "b"], [])]
+    assert {item["actor"] for item in found} == {"the-operator"}
+
+
+def test_an_answer_names_a_bounded_number_of_nodes(
+    operator: APIClient,
+    put: Callable[..., None],
+    evaluate: Callable[[], int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    put("a", "b", "c")
+    operator.post("/api/v1/tags/", GPU, format="json")
+    evaluate()
+    put("a", xml=BARE)
+    evaluate()
+    monkeypatch.setattr(changes, "MAX_NAMED", 4)
+    with CaptureQueriesContext(connection) as asked:
+        newest, oldest = trail(operator, "gpu")
+    # Before the next request, which empties the log.
+    assert len([query for query in asked if "match_change" in query["sql"]]) == 1
+    assert (oldest["added"], oldest["added_count"]) == (["a"], 3)
+    assert newest["removed"] == ["a"]
+    (oldest,) = [item for item in trail(operator, "gpu", limit=2) if item["added_count"]]
+    assert len(oldest["added"]) == 1
+
+
+def test_old_changes_are_forgotten_in_bounded_batches(
+    operator: APIClient,
+    put: Callable[..., None],
+    evaluate: Callable[[], int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    put("a")
+    operator.post("/api/v1/tags/", GPU, format="json")
+    operator.post("/api/v1/tags/", {"name": "any", "definition": "//node"}, format="json")
+    operator.post("/api/v1/tags/", {"name": "mine"}, format="json")
+    operator.post("/api/v1/tags/mine/assign", {"add": ["a"]}, format="json")
+    evaluate()
+    MatchChange.objects.update(at="2020-01-01T00:00Z")
+    put("a", xml=BARE)
+    evaluate()
+    assert MatchChange.objects.count() == 3
+    monkeypatch.setattr(changes, "MAX_DELETED", 1)
+    assert [changes.forget(), changes.forget(), changes.forget()] == [1, 1, 0]
+    assert said(trail(operator, "gpu")) == [("north", [], ["a"])]
+    AssignmentChange.objects.update(at="2020-01-01T00:00Z")
+    maintenance.clean()
+    assert trail(operator, "mine") == []
+
+
+def test_a_rebuild_that_is_over_keeps_its_totals_and_no_targets(
+    operator: APIClient,
+    put: Callable[..., None],
+    evaluate: Callable[[], int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clusters.create("south")
+    put("a")
+    put("s", cluster="south")
+    operator.post("/api/v1/tags/", GPU, format="json")
+    support.work(support.a_worker())
+    forced = operator.post("/api/v1/tags/gpu/rebuild").json()["uuid"]
+    cancelled = operator.post("/api/v1/tags/gpu/rebuild").json()["uuid"]
+    evaluate()
+    operator.post(f"/api/v1/rebuilds/{cancelled}/cancel")
+
+    def progress(uuid: str) -> Any:
+        body = operator.get(f"/api/v1/rebuilds/{uuid}").json()
+        return body["state"], body["progress"]
+
+    finished = str(Rebuild.objects.get(reason="created").uuid)
+    before = {uuid: progress(uuid) for uuid in (finished, forced, cancelled)}
+    assert before[cancelled] == (
+        "cancelled",
+        {"done": 1, "total": 2, "nodes_done": 1, "nodes_total": 2},
+    )
+    monkeypatch.setattr(rebuilds, "MAX_DELETED", 3)
+    assert [rebuilds.settle(), maintenance.settle(), rebuilds.settle()] == [3, 1, 0]
+    # Those of the rebuild that runs are still wanted.
+    assert set(RebuildTarget.objects.values_list("rebuild__state", flat=True)) == {"running"}
+    assert {uuid: progress(uuid) for uuid in before} == before
+    # Later changes do not undo what was reached.
+    put("a", "b")
+    assert {uuid: progress(uuid) for uuid in (finished, cancelled)} == {
+        uuid: before[uuid] for uuid in (finished, cancelled)
+    }
+    support.work(support.a_worker(name="again"))
+    assert progress(forced)[0] == "complete"

@@ -1,0 +1,151 @@
+"""Whatever lists things, on 100,000 nodes and 500 tags in the middle of a forced rebuild: how often
+it asks the database, how many rows that reads, and that it answers in time.
+
+Queries and rows are exact; time only shows what is slow by far.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection, transaction
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from rest_framework.test import APIClient
+
+from tagmill.tags import previews
+from tests.api.conftest import client_of
+from tests.fleet import large
+from tests.fleet.support import execute
+
+# Each takes a tenth of it where nothing else runs.
+MAX_SECONDS = 1.0
+MATCHES = large.PARTITIONS * large.TAGS
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _fleet(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+    """One for all tests here, each of which ends with a rollback to it."""
+    with django_db_blocker.unblock(), transaction.atomic():
+        # What parallel workers read is not counted.
+        execute("SET LOCAL max_parallel_workers_per_gather = 0")
+        large.fill()
+        yield
+        transaction.set_rollback(True)
+
+
+@pytest.fixture
+def api(db: None) -> APIClient:
+    return client_of("admin")
+
+
+@pytest.fixture
+def site(db: None) -> Client:
+    client = Client()
+    client.force_login(User.objects.create_superuser("root"))
+    return client
+
+
+def rows_read() -> int:
+    """By this transaction so far, from tables."""
+    ((count,),) = execute(
+        "SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) FROM pg_stat_xact_user_tables"
+    )
+    return int(count)
+
+
+def measured(call: Callable[[], Any], queries: int, rows: int) -> Any:
+    """The answer to the call, which is to cost no more than that."""
+    before = rows_read()
+    with CaptureQueriesContext(connection) as asked:
+        answer = call()
+    read = rows_read() - before
+    assert len(asked) <= queries, [item["sql"][:200] for item in asked]
+    slowest = max(asked, key=lambda item: float(item["time"]), default=None)
+    assert read <= rows, (read, slowest)
+    seconds = []
+    while not seconds or (min(seconds) > MAX_SECONDS and len(seconds) < 3):
+        began = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - began)
+    assert min(seconds) <= MAX_SECONDS, (seconds, slowest)
+    return answer
+
+
+def read(client: Any, path: str, queries: int, rows: int) -> Any:
+    answer = measured(lambda: client.get(path), queries, rows)
+    assert answer.status_code in (200, 202), answer.content
+    return answer
+
+
+# What a request costs before it comes to its answer: the token, the user, the role.
+ASKING = 4
+ASKING_ROWS = 100
+
+
+@pytest.mark.parametrize(
+    ("path", "queries", "rows"),
+    [
+        # Statuses and what is waited for read the matches of the page's tags once each.
+        ("tags/?limit=1", 3, 1_000),
+        ("tags/?limit=1000", 3, 3 * MATCHES),
+        ("tags/t0100", 4, 2_000),
+        # Counted by an index, which reads no table; ten names of each.
+        ("rebuilds/?limit=1000", 2, large.REBUILDS * (large.TAGS + 30)),
+        ("workers/", 2, 1_000),
+    ],
+)
+def test_lists_cost_what_their_page_shows(
+    api: APIClient, path: str, queries: int, rows: int
+) -> None:
+    read(api, f"/api/v1/{path}", ASKING + queries, ASKING_ROWS + rows)
+
+
+@pytest.mark.parametrize(
+    ("page", "queries", "rows"),
+    [
+        ("tags/tag/", 5, 2 * MATCHES),
+        # The progress of the one that runs looks at all its targets.
+        ("rebuilds/rebuild/", 7, 3 * MATCHES),
+        ("rebuilds/worker/", 3, 1_000),
+        ("fleet/node/", 3, 1_000),
+        ("fleet/node/?q=n3-7", 4, 1_000),
+    ],
+)
+def test_the_admins_lists_cost_what_their_page_shows(
+    site: Client, page: str, queries: int, rows: int
+) -> None:
+    read(site, f"/admin/{page}", ASKING + queries, ASKING_ROWS + rows)
+
+
+def test_a_rebuild_in_a_list_names_a_few_of_its_tags(api: APIClient) -> None:
+    page = api.get("/api/v1/rebuilds/?limit=3").json()
+    assert [row["tag_count"] for row in page["results"]] == [large.TAGS] * 3
+    for row in page["results"]:
+        assert (len(row["tags"]), row["tags_truncated"]) == (10, True)
+        whole = api.get(f"/api/v1/rebuilds/{row['uuid']}").json()
+        assert len(whole["tags"]) == large.TAGS and set(row["tags"]) < set(whole["tags"])
+
+
+def test_a_tag_is_made_by_few_statements(api: APIClient) -> None:
+    names = iter(range(10))
+
+    def make() -> Any:
+        body = {"name": f"new{next(names)}", "definition": "//node[@id='new']"}
+        return api.post("/api/v1/tags/", body, format="json")
+
+    assert measured(make, 30, 4_000).status_code == 201
+
+
+def test_previews_read_no_tombstones_that_are_older_than_their_matches(api: APIClient) -> None:
+    ann = User.objects.create_user("ann")
+    made = previews.start("//a1", {}, ann, "editor", "t0100")
+    address = f"/api/v1/tags/preview/{made.uuid}"
+    read(api, address, ASKING + 6, 2_000)
+    read(api, f"{address}?limit=1000", ASKING + 6, 5_000)
+    for change in ("members", "added", "removed"):
+        read(api, f"{address}/nodes?change={change}&limit=1000", ASKING + 3, 5_000)

@@ -1,0 +1,64 @@
+"""What keeps leases alive does not wait for other requests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from django.db import connection
+
+from loadtest.rig.stack import Stack
+from tests.fleet.support import in_thread, until
+from tests.server.conftest import database_url, server
+from tests.server.test_serve import call, token_of, worker
+
+THREADS = 2
+
+
+@pytest.fixture
+def small(
+    transactional_db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Stack]:
+    """A server with few threads for REST."""
+    monkeypatch.setenv("TAGMILL_THREADS", str(THREADS))
+    yield from server(tmp_path, monkeypatch)
+
+
+def blocked_by(pid: int) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE %s = ANY (pg_blocking_pids(pid))", [pid]
+        )
+        (count,) = cursor.fetchone()
+    return int(count)
+
+
+def test_leases_are_kept_while_every_rest_thread_waits(small: Stack) -> None:
+    header, uuid = worker(small)
+    token = token_of("viewer")
+    with psycopg.connect(database_url()) as holder:
+        holder.execute("LOCK TABLE node IN ACCESS EXCLUSIVE MODE")
+        slow = [
+            in_thread(lambda: call(small, "GET", "/api/v1/nodes/", Authorization=token)[0].status)
+            for _ in range(THREADS + 2)
+        ]
+        until(lambda: blocked_by(holder.info.backend_pid) == THREADS, "all threads to wait")
+        for path, message in (
+            ("heartbeat", {"leases": []}),
+            ("fail", {"leases": [], "reason": "stopping"}),
+            ("complete", {"results": []}),
+        ):
+            response, data = call(
+                small,
+                "POST",
+                f"/api/v1/workers/{path}",
+                json.dumps({"worker": uuid, **message}),
+                Authorization=header,
+                Content_Type="application/json",
+            )
+            assert response.status == 200, data
+        assert not any(future.done() for future in slow)
+    assert {future.result(30) for future in slow} == {200}
