@@ -64,6 +64,9 @@ class LeaseRequest:
     worker: str
     max_partitions: int = 1
     holds: list[int] = field(default_factory=list)
+    leases: list[str] | None = None
+    """All that the worker has; None: it does not say. Others of its leases were answers that never
+    reached it."""
 
 
 @dataclass(frozen=True, slots=True)

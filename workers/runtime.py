@@ -56,6 +56,7 @@ LOW_WATER_SECONDS = 0.1
 LOW_WATER_PAGES = 2
 # Named in a lease request; the server reads 1 MiB of it.
 MOST_HOLDS = 50_000
+MOST_NAMED = 5_000
 # Attempts for one page; then the partition goes back, perhaps to a worker with a better path.
 FETCH_ATTEMPTS = 8
 # A lease that is not given back ends by the server's clock anyway.
@@ -141,7 +142,10 @@ class Worker:
         pages = max(LOW_WATER_PAGES, self.evaluator.pages_in(LOW_WATER_SECONDS))
         await self.evaluator.below(pages, self._settings.prefetch)
         request = LeaseRequest(
-            registered.worker, self._settings.max_partitions, self._store.partitions()[:MOST_HOLDS]
+            registered.worker,
+            self._settings.max_partitions,
+            self._store.partitions()[:MOST_HOLDS],
+            list(self._jobs) if len(self._jobs) <= MOST_NAMED else None,
         )
         answer = await self._persistently(
             "lease", lambda: self._client.lease(request, WAIT_SECONDS)

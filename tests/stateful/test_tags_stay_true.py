@@ -250,9 +250,10 @@ class Fleet(RuleBasedStateMachine):
 
     @rule(worker=st.integers(0, 1))
     def pay_debts(self, worker: int) -> None:
-        """It has done its share of ordinary work: previews come first again."""
+        """It has done its share of everything else: previews and changes come first again."""
         paid = Worker.objects.filter(id=self.workers[worker].id)
-        paid.update(ordinary_until=F("registered_at") - timedelta(seconds=1))
+        before = F("registered_at") - timedelta(seconds=1)
+        paid.update(ordinary_until=before, rebuilds_until=before)
 
     @rule()
     def maintain(self) -> None:

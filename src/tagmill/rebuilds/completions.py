@@ -55,11 +55,7 @@ def complete(worker: Worker, completion: Completion) -> CompletionAnswer:
         rebuilds.notify_progress()
         previews.notify_evaluated([*applied.expressions, *failing])
         # A partition that changed meanwhile, or an expression that failed, still waits.
-        still_stale = matches.stale(sorted(lease.partition for lease in ended.values()))
-        urgent = {item.partition for item in still_stale if item.is_preview}
-        ordinary = {item.partition for item in still_stale if not item.is_preview}
-        leases.defer_partitions(ordinary)
-        leases.defer_partitions(urgent, leases.PREVIEW)
+        leases.defer_stale(lease.partition for lease in ended.values())
     _owe(worker, completion.results, ended)
     if failed:
         log.warning("evaluations failed", action="complete", worker=worker.name, expressions=failed)
@@ -132,15 +128,13 @@ def _count_failures(
 def _owe(
     worker: Worker, results: Sequence[PartitionResult], ended: dict[str, leases.Ended]
 ) -> None:
-    """What previews took is owed to ordinary work."""
-    began = [lease.leased_at for lease in ended.values() if lease.is_preview]
-    if began:
-        counts = [
-            len(part.matches)
-            for part in results
-            if part.lease in ended and ended[part.lease].is_preview
-        ]
-        leases.owe_ordinary(worker, min(began), max(counts))
+    """What previews and changes took is owed to what waited for them."""
+    for kind in (leases.PREVIEW, leases.CHANGE):
+        theirs = {key: lease for key, lease in ended.items() if lease.kind == kind}
+        if theirs:
+            began = min(lease.leased_at for lease in theirs.values())
+            counts = [len(part.matches) for part in results if part.lease in theirs]
+            leases.owe(worker, kind, began, max(counts))
 
 
 def _outcome(

@@ -15,12 +15,13 @@ job is finished only while its lease row stands; what is lost altogether, the sw
 
 from __future__ import annotations
 
+import enum
 import math
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import structlog
 from asgiref.sync import async_to_sync
@@ -45,14 +46,17 @@ from wire.messages import Definition, LeaseAnswer, LeasedPartition, StaleExpress
 log = structlog.get_logger("tagmill.leases")
 
 TASK = "evaluate_partition"
-# What a waiting job is for; LEARNING is about vocabularies alone. The numbers are Procrastinate's
-# priorities.
-LEARNING, ORDINARY, PREVIEW, BOTH = -10, 0, 10, 11
-# For each second that goes into previews alone, a worker owes so many to ordinary work, while there
-# is any: previews take a quarter of its time at most. What a preview costs everybody else (a
+# For each second that goes into previews alone, a worker owes so many to everything else, while
+# there is any: previews take a quarter of its time at most. What a preview costs everybody else (a
 # request, its answer, a job for each partition) counts as this many seconds of it.
 ORDINARY_SHARE = 3
 PREVIEW_SECONDS = 0.1
+# For each second that goes into changes alone, a worker owes as much to rebuilds: changes take half
+# of what previews leave at most.
+REBUILD_SHARE = 1
+# A job that was overtaken by so many times the jobs that wait counts as held: what no worker holds
+# is not left behind by what is held and made again and again.
+MAX_OVERTAKEN = 8
 # An ordinary lease takes one preview along for so many expressions of tags.
 RIDERS = 4
 # An ordinary lease of many partitions, each to be fetched, would keep previews of them waiting.
@@ -64,13 +68,35 @@ LEAST_HELD = 4
 ENQUEUE_ATTEMPTS = 8
 
 
+class Kind(enum.IntFlag):
+    """What a waiting job is for: any of these; without one, for vocabularies alone. The value is
+    its priority in Procrastinate. A lease is for one of them, or for vocabularies."""
+
+    LEARNING = 0
+    REBUILD = 1
+    CHANGE = 2
+    PREVIEW = 4
+
+
+LEARNING, REBUILD, CHANGE, PREVIEW = Kind.LEARNING, Kind.REBUILD, Kind.CHANGE, Kind.PREVIEW
+
+
+class Candidate(NamedTuple):
+    """A row of candidates.sql."""
+
+    queue: str
+    partition: int
+    priority: int
+    cluster: int
+
+
 class Ended(NamedTuple):
-    """A lease that stood until now; it named previews alone if `is_preview`."""
+    """A lease that stood until now."""
 
     partition: int
     rev: int
     leased_at: datetime
-    is_preview: bool
+    kind: Kind
 
 
 @app.task(name=TASK, queue="partitions")
@@ -86,20 +112,39 @@ def queue(partition: int) -> str:
 # -- making work available -------------------------------------------------------------------------
 
 
-def defer_partitions(ids: Iterable[int], priority: int = ORDINARY) -> None:
+def defer_partitions(ids: Iterable[int], kind: Kind = REBUILD) -> None:
+    """`defer` for one kind of work."""
+    defer(dict.fromkeys(ids, kind))
+
+
+def defer_stale(ids: Iterable[int]) -> None:
+    """Leave with the queue whatever is stale in these partitions."""
+    defer(kinds(matches.stale(sorted(set(ids)))))
+
+
+def kinds(stale: Iterable[matches.Stale]) -> dict[int, Kind]:
+    """What each partition waits for: an expression with a base needs only what has changed."""
+    found: dict[int, Kind] = {}
+    for item in stale:
+        one = PREVIEW if item.is_preview else REBUILD if item.base_rev is None else CHANGE
+        found[item.partition] = found.get(item.partition, LEARNING) | one
+    return found
+
+
+def defer(wanted: Mapping[int, Kind]) -> None:
     """A waiting job for each partition that has none, and a notification to waiting workers. A job
     that waits already is from now on for this, too.
 
-    The last thing that a transaction does: other transactions that defer wait for it from here on.
+    The last thing that a transaction does, and once: other transactions that defer wait for it from
+    here on, and each locks its jobs in one order.
     """
-    wanted = sorted(set(ids))
     if not wanted:
         return
     for _ in range(ENQUEUE_ATTEMPTS):
         try:
             with transaction.atomic():
-                _enqueue(wanted, priority)
-                sql.rows(__file__, "notify_work", {"partitions": wanted})
+                _enqueue(wanted)
+                sql.rows(__file__, "notify_work", {"partitions": sorted(wanted)})
             return
         except AlreadyEnqueued:
             continue
@@ -107,24 +152,23 @@ def defer_partitions(ids: Iterable[int], priority: int = ORDINARY) -> None:
     log.warning("partitions left to the sweep", action="defer", partitions=len(wanted))
 
 
-def _enqueue(wanted: list[int], priority: int) -> None:
-    queues = [queue(partition) for partition in wanted]
-    waiting = sql.rows(__file__, "waiting_jobs", {"queues": queues})
-    # Whatever completes the other job looks after the learning again.
-    raised = {} if priority == LEARNING else {LEARNING: priority}
-    for other in (ORDINARY, PREVIEW):
-        if priority not in (LEARNING, other):
-            raised[other] = BOTH
-    for old, new in raised.items():
-        jobs = [job for job, _, found in waiting if found == old]
-        if jobs:
-            sql.run(__file__, "prioritise_jobs", {"jobs": jobs, "priority": new})
+def _enqueue(wanted: Mapping[int, Kind]) -> None:
+    by_queue = {queue(partition): partition for partition in sorted(wanted)}
+    waiting = sql.rows(__file__, "waiting_jobs", {"queues": list(by_queue)})
+    raised = {
+        job: Kind(priority) | wanted[by_queue[name]]
+        for job, name, priority in waiting
+        if Kind(priority) | wanted[by_queue[name]] != priority
+    }
+    if raised:
+        values = {"jobs": list(raised), "priorities": [int(kind) for kind in raised.values()]}
+        sql.run(__file__, "prioritise_jobs", values)
     known = {name for _, name, _ in waiting}
     jobs = [
         evaluate_partition.configure(
-            queue=name, lock=name, queueing_lock=name, priority=priority
+            queue=name, lock=name, queueing_lock=name, priority=int(wanted[partition])
         ).make_new_job(partition=partition)
-        for partition, name in zip(wanted, queues, strict=True)
+        for name, partition in by_queue.items()
         if name not in known
     ]
     if jobs:
@@ -138,16 +182,20 @@ def lease(worker: Worker, max_partitions: int, holds: Sequence[int]) -> LeaseAns
     """Up to `max_partitions` partitions with what is stale in each: those that the worker holds
     first, and no more than its share, so that waiting workers get some. May be none.
 
-    Previews come first, and a lease for previews names nothing else; but while ordinary work waits,
-    too, no more of a worker's time goes into them than ORDINARY_SHARE leaves. An ordinary lease
-    takes a few previews along.
+    Previews come first, then changes, then rebuilds; but while the later ones wait, no more of a
+    worker's time goes into the earlier ones than ORDINARY_SHARE and REBUILD_SHARE leave. A lease
+    for previews names nothing else, one for changes what needs only the nodes that changed.
 
     Raises WorkerGone."""
     with transaction.atomic():
         owes = _beat(worker)
-        parameters = {"clusters": _clusters(worker), "holds": list(holds)}
+        parameters = {
+            "clusters": _clusters(worker),
+            "holds": list(holds),
+            "overtaken": MAX_OVERTAKEN,
+        }
         while found := sql.rows(__file__, "candidates", parameters):
-            candidates, kind = _chosen(found, owes)
+            candidates, kind = _chosen([Candidate(*row) for row in found], owes)
             most = max_partitions if kind == PREVIEW else min(max_partitions, MOST_ORDINARY)
             jobs = _fetch(candidates, min(most, _share(candidates, kind, holds)))
             answer = _granted(worker, jobs, kind)
@@ -157,57 +205,55 @@ def lease(worker: Worker, max_partitions: int, holds: Sequence[int]) -> LeaseAns
         return LeaseAnswer([], {})
 
 
-def _chosen(found: list[tuple[Any, ...]], owes_ordinary: bool) -> tuple[list[Any], int]:
-    """(queue, partition) of the jobs to choose from, the first ones first; and what they are taken
-    for."""
-    previews = [row for row in found if row[2] in (PREVIEW, BOTH)]
-    ordinary = [row for row in found if row[2] in (ORDINARY, BOTH)]
-    if previews and not (owes_ordinary and ordinary):
-        return previews, PREVIEW
+def _chosen(found: list[Candidate], owes: Owes) -> tuple[list[Candidate], Kind]:
+    """The jobs to choose from, the first ones first; and what they are taken for."""
+    of = {
+        kind: [item for item in found if Kind(item.priority) & kind]
+        for kind in (PREVIEW, CHANGE, REBUILD)
+    }
+    if of[PREVIEW] and not (owes.ordinary and (of[CHANGE] or of[REBUILD])):
+        return of[PREVIEW], PREVIEW
+    if of[CHANGE] and not (owes.rebuilds and of[REBUILD]):
+        return of[CHANGE], CHANGE
     # Learning waits until there is nothing else.
-    return (ordinary, ORDINARY) if ordinary else (found, LEARNING)
+    return (of[REBUILD], REBUILD) if of[REBUILD] else (found, LEARNING)
 
 
-def _share(candidates: list[Any], kind: int, holds: Sequence[int]) -> int:
+def _share(candidates: list[Candidate], kind: Kind, holds: Sequence[int]) -> int:
     """How many of the candidates one worker is given, so that none waits for another in the end:
     half of its part when they must be fetched, for which times differ; all of it when it holds them
     and the round trip is what costs most."""
-    part = len(candidates) / max(1, workers.live({row[3] for row in candidates}))
+    part = len(candidates) / max(1, workers.live({item.cluster for item in candidates}))
     if kind == PREVIEW:
         return math.ceil(part)
-    held = len({row[1] for row in candidates} & set(holds))
+    held = len({item.partition for item in candidates} & set(holds))
     return max(math.ceil(part / 2), min(held, max(LEAST_HELD, math.ceil(part))))
 
 
-def _fetch(candidates: list[Any], wanted: int) -> dict[int, int]:
+def _fetch(candidates: list[Candidate], wanted: int) -> dict[int, int]:
     """{partition: job} of the jobs that this transaction now runs."""
     jobs: dict[int, int] = {}
     left = list(candidates)
     while left and len(jobs) < wanted:
         tried, left = left[: wanted - len(jobs)], left[wanted - len(jobs) :]
-        queues = [row[0] for row in tried]
+        queues = [item.queue for item in tried]
         jobs |= dict(sql.rows(__file__, "fetch_jobs", {"queues": queues}))
     return jobs
 
 
-def _granted(worker: Worker, jobs: dict[int, int], kind: int) -> LeaseAnswer:
+def _granted(worker: Worker, jobs: dict[int, int], kind: Kind) -> LeaseAnswer:
     stale: dict[int, list[matches.Stale]] = {}
     for item in matches.stale(list(jobs)):
         stale.setdefault(item.partition, []).append(item)
     learning = vocabularies.after(set(jobs) - stale.keys()) if kind == LEARNING else {}
-    stale |= {partition: [] for partition in learning}
-    _finish([job for partition, job in jobs.items() if partition not in stale], Status.SUCCEEDED)
-    previews = set()
-    for partition, items in stale.items():
-        urgent = [item for item in items if item.is_preview]
-        ordinary = [item for item in items if not item.is_preview]
-        if urgent and (kind == PREVIEW or not ordinary):
-            stale[partition] = urgent
-            previews.add(partition)
-        elif urgent:
-            stale[partition] = ordinary + urgent[: max(1, len(ordinary) // RIDERS)]
-    leased = _grant(worker, {partition: jobs[partition] for partition in stale}, stale, previews)
-    wanted = {item.expression for items in stale.values() for item in items}
+    _finish(
+        [job for key, job in jobs.items() if key not in stale and key not in learning],
+        Status.SUCCEEDED,
+    )
+    named = {partition: _named(items, kind) for partition, items in stale.items()}
+    named |= {partition: ([], LEARNING) for partition in learning}
+    leased = _grant(worker, {key: job for key, job in jobs.items() if key in named}, named)
+    wanted = {item.expression for items, _ in named.values() for item in items}
     definitions = {
         str(key): Definition(text, namespaces)
         for key, text, namespaces in Expression.objects.filter(id__in=wanted).values_list(
@@ -218,18 +264,31 @@ def _granted(worker: Worker, jobs: dict[int, int], kind: int) -> LeaseAnswer:
     return LeaseAnswer(asked, definitions)
 
 
+def _named(stale: list[matches.Stale], kind: Kind) -> tuple[list[matches.Stale], Kind]:
+    """Which of what is stale in a partition its lease names, and what the lease is for then."""
+    previews = [item for item in stale if item.is_preview]
+    others = [item for item in stale if not item.is_preview]
+    if previews and (kind == PREVIEW or not others):
+        return previews, PREVIEW
+    changed = [item for item in stale if item.base_rev is not None]
+    if kind == CHANGE and changed:
+        # One changed node costs itself alone: what needs every node waits its turn.
+        return changed, CHANGE
+    # Without a base the whole partition is due anyway, and the change only makes it come sooner.
+    return others + previews[: max(1, len(others) // RIDERS)], CHANGE if kind == CHANGE else REBUILD
+
+
 def _grant(
     worker: Worker,
     jobs: dict[int, int],
-    stale: dict[int, list[matches.Stale]],
-    previews: set[int],
+    named: dict[int, tuple[list[matches.Stale], Kind]],
 ) -> list[LeasedPartition]:
     """A lease for each job, in their order."""
     parameters = {
         "worker": worker.id,
         "partitions": list(jobs),
         "jobs": list(jobs.values()),
-        "previews": [partition in previews for partition in jobs],
+        "kinds": [int(named[partition][1]) for partition in jobs],
         "seconds": load().lease_seconds,
     }
     granted = sql.rows(__file__, "grant_leases", parameters) if jobs else []
@@ -241,7 +300,7 @@ def _grant(
             rev=rev,
             capacity=capacity,
             expressions=[
-                StaleExpression(item.expression, item.base_rev) for item in stale[partition]
+                StaleExpression(item.expression, item.base_rev) for item in named[partition][0]
             ],
         )
         for made, partition, cluster, rev, capacity in granted
@@ -272,12 +331,19 @@ def heartbeat(worker: Worker, leases: Sequence[str]) -> list[str]:
     return [item for item in leases if str(uuid.UUID(item)) not in kept]
 
 
-def _beat(worker: Worker) -> bool:
-    """Whether ordinary work comes first: previews had their share of the worker's time."""
-    found = sql.rows(__file__, "beat", {"worker": worker.id})
+class Owes(NamedTuple):
+    """Whether previews had their share of a worker's time, and changes theirs."""
+
+    ordinary: bool
+    rebuilds: bool
+
+
+def _beat(worker: Worker) -> Owes:
+    values = {"worker": worker.id, "preview": int(PREVIEW), "change": int(CHANGE)}
+    found = sql.rows(__file__, "beat", values)
     if not found:
         raise WorkerGone("no such worker: register again")
-    return bool(found[0][0])
+    return Owes(*found[0])
 
 
 def finish(worker: Worker, leases: Iterable[str]) -> dict[str, Ended]:
@@ -289,27 +355,28 @@ def finish(worker: Worker, leases: Iterable[str]) -> dict[str, Ended]:
     rows = list(standing.order_by("partition_id").select_for_update())
     if not rows:
         return {}
-    previews = [row for row in rows if row.is_preview]
-    _finish([row.job_id for row in rows if not row.is_preview], Status.SUCCEEDED)
+    kept = [row.job_id for row in rows if row.kind != PREVIEW]
+    _finish(kept, Status.SUCCEEDED)
     # Somebody who types makes more of them than anybody wants to look at.
-    _finish([row.job_id for row in previews], Status.SUCCEEDED, delete=True)
+    _finish([row.job_id for row in rows if row.kind == PREVIEW], Status.SUCCEEDED, delete=True)
     Lease.objects.filter(uuid__in=[row.uuid for row in rows]).delete()
     return {
-        str(row.uuid): Ended(row.partition_id, row.rev, row.leased_at, row.is_preview)
+        str(row.uuid): Ended(row.partition_id, row.rev, row.leased_at, Kind(row.kind))
         for row in rows
     }
 
 
-def owe_ordinary(worker: Worker, began: datetime, previews: int) -> None:
-    """Since `began` the worker evaluated so many previews. Not in the transaction that finished
-    them: a worker's row is locked before its leases."""
+def owe(worker: Worker, kind: Kind, began: datetime, count: int) -> None:
+    """Since `began` the worker had leases for previews, or for changes, of `count` expressions. Not
+    in the transaction that finished them: a worker's row is locked before its leases."""
     values = {
         "worker": worker.id,
         "began": began,
-        "beside": previews * PREVIEW_SECONDS,
-        "share": ORDINARY_SHARE,
+        "beside": count * PREVIEW_SECONDS if kind == PREVIEW else 0.0,
+        "ordinary": ORDINARY_SHARE if kind == PREVIEW else 0,
+        "rebuilds": REBUILD_SHARE if kind == CHANGE else 0,
     }
-    sql.run(__file__, "owe_ordinary", values)
+    sql.run(__file__, "owe", values)
 
 
 def give_up(worker: Worker, leases: Sequence[str], reason: str) -> None:
@@ -319,6 +386,16 @@ def give_up(worker: Worker, leases: Sequence[str], reason: str) -> None:
         theirs = Lease.objects.filter(worker=worker, uuid__in=leases)
         rows = _release(theirs.order_by("partition_id").select_for_update())
     log.info("leases given up", action="give_up", worker=worker.name, leases=rows, reason=reason)
+
+
+def give_back_unnamed(worker: Worker, named: Sequence[str]) -> None:
+    """End the worker's leases that it does not name when it asks for more: the answer that granted
+    them was lost, in an outage of the database after the commit for example, and nobody would
+    evaluate their partitions before the deadline."""
+    lost = Lease.objects.filter(worker=worker).exclude(uuid__in=named)
+    uuids = [str(uuid) for uuid in lost.values_list("uuid", flat=True)]
+    if uuids:
+        give_up(worker, uuids, "the answer did not arrive")
 
 
 def reap() -> int:
@@ -337,10 +414,8 @@ def _release(leases: QuerySet[Lease]) -> int:
     rows = list(leases)
     _finish([row.job_id for row in rows], Status.ABORTED)
     Lease.objects.filter(uuid__in=[row.uuid for row in rows]).delete()
-    previews = [row.partition_id for row in rows if row.is_preview]
-    # The rest of what is stale there has no job either.
-    defer_partitions((row.partition_id for row in rows if not row.is_preview), ORDINARY)
-    defer_partitions(previews, BOTH)
+    # For everything: what the lease did not name has no job either.
+    defer_stale(row.partition_id for row in rows)
     return len(rows)
 
 
@@ -362,7 +437,7 @@ def repair() -> int:
         _finish(orphans, Status.ABORTED)
         known = {row[0] for row in sql.rows(__file__, "known_partitions", {})}
         lost = [item for item in matches.stale_partitions() if item not in known]
-        defer_partitions(lost)
+        defer_stale(lost)
     if orphans or lost:
         log.warning("work found", action="sweep", orphans=len(orphans), partitions=len(lost))
     return len(orphans) + len(lost)

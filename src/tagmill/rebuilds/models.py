@@ -110,7 +110,10 @@ class Worker(models.Model):
     registered_at = models.DateTimeField(db_default=Now(), editable=False)
     last_heartbeat = models.DateTimeField(db_default=Now(), editable=False)
     ordinary_until = models.DateTimeField(
-        db_default=Now(), editable=False, help_text="ordinary work before previews until then"
+        db_default=Now(), editable=False, help_text="everything else before previews until then"
+    )
+    rebuilds_until = models.DateTimeField(
+        db_default=Now(), editable=False, help_text="rebuilds before changes until then"
     )
 
     class Meta:
@@ -132,7 +135,9 @@ class Lease(models.Model):
     partition = models.OneToOneField(Partition, on_delete=models.CASCADE, related_name="lease")
     job_id = models.BigIntegerField(unique=True)
     rev = models.BigIntegerField(help_text="the partition's rev when it was leased")
-    is_preview = models.BooleanField(db_default=False, help_text="it names previews alone")
+    kind = models.PositiveSmallIntegerField(
+        db_default=1, help_text="what it is for: 0 vocabularies, 1 all, 2 changes, 4 previews"
+    )
     leased_at = models.DateTimeField(db_default=Now(), editable=False)
     deadline = models.DateTimeField()
 
