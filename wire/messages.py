@@ -40,6 +40,8 @@ class Register:
 @dataclass(frozen=True, slots=True)
 class Registered:
     worker: str
+    incarnation: str
+    """Of the database. Revs, leases and ids of another are not to be believed."""
     clusters: list[str]
     heartbeat_seconds: int
     lease_seconds: int
@@ -98,6 +100,8 @@ class LeaseAnswer:
     leases: list[LeasedPartition]
     expressions: dict[str, Definition]
     """By expression id, as a decimal string (JSON's object keys are strings)."""
+    incarnation: str | None = None
+    """That of the revs in `leases`; None where there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +151,8 @@ class PartitionResult:
 @dataclass(frozen=True, slots=True)
 class Completion:
     worker: str
+    incarnation: str
+    """That of the leases and revs in `results`."""
     results: list[PartitionResult]
 
 

@@ -130,6 +130,7 @@ class RegisterWorker(WorkerCall):
         config = load()
         answer = messages.Registered(
             worker=str(worker.uuid),
+            incarnation=str(worker.incarnation),
             clusters=[str(uuid) for uuid in clusters.values_list("uuid", flat=True)],
             heartbeat_seconds=config.heartbeat_seconds,
             lease_seconds=config.lease_seconds,

@@ -11,7 +11,7 @@ import pytest
 from django.db.models.functions import Now
 
 from loadtest.rig.stack import Stack
-from tagmill.fleet import clusters
+from tagmill.fleet import clusters, incarnation
 from tagmill.fleet.models import Cluster, Partition
 from tagmill.rebuilds import workers
 from tagmill.rebuilds.models import Lease, WorkerToken
@@ -59,7 +59,8 @@ def leased(stack: Stack, header: str, uuid: str) -> Any:
 
 
 def nodes(stack: Stack, header: str, cluster: str, query: str = "") -> tuple[int, Any]:
-    path = f"/api/v1/partitions/{partition(cluster)}/nodes{query}"
+    named = f"incarnation={incarnation.current()}"
+    path = f"/api/v1/partitions/{partition(cluster)}/nodes?{named}&{query}"
     response, data = call(stack, "GET", path, Authorization=header)
     return response.status, json.loads(data)
 
@@ -134,13 +135,13 @@ def test_batches_refuse_parameters_that_do_not_fit(
     fleet: Stack, query: str, code: str, field: str
 ) -> None:
     header, _ = worker(fleet)
-    status, problem = nodes(fleet, header, "north", f"?{query}")
+    status, problem = nodes(fleet, header, "north", query)
     assert (status, problem["code"], problem["field"]) == (400, code, field)
 
 
 def test_batches_bring_sizes_down_to_what_is_allowed(fleet: Stack) -> None:
     header, _ = worker(fleet)
-    status, batch = nodes(fleet, header, "north", f"?since=0&max_nodes=0&max_bytes={'9' * 18}")
+    status, batch = nodes(fleet, header, "north", f"since=0&max_nodes=0&max_bytes={'9' * 18}")
     assert (status, len(batch["nodes"])) == (200, 1)
 
 
