@@ -25,11 +25,11 @@ WITHOUT_DATABASE = {
 
 
 def main(arguments: list[str]) -> int:
-    sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+    sys.path[:0] = [str(ROOT), str(ROOT / "src"), str(ROOT / "workers")]
     command = arguments[1] if len(arguments) > 1 else "help"
     if command == "worker":
         # A worker holds no database credentials and needs no Django.
-        from workers.command import main as work
+        from tagmill_worker.command import main as work
 
         return work(arguments[2:])
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tagmill.settings")

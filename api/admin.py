@@ -16,14 +16,14 @@ from django.urls import reverse_lazy
 from django.utils.html import format_html
 
 from api.models import UserToken
-from api.staleness import stale_matches
 from tagmill.errors import TagmillError
 from tagmill.fleet import clusters
 from tagmill.fleet.models import Cluster, Node, Partition
-from tagmill.rebuilds import rebuilds, waiting, workers
-from tagmill.rebuilds.models import Rebuild, Worker, WorkerToken
-from tagmill.tags import freshness, linting, tags
-from tagmill.tags.models import TAG_NAME, Tag
+from tagmill.matches import staleness
+from tagmill.tags import freshness, linting, rebuilds, tags, waiting
+from tagmill.tags.models import TAG_NAME, Rebuild, Tag
+from tagmill.work import workers
+from tagmill.work.models import Worker, WorkerToken
 
 if TYPE_CHECKING:
     ModelAdmin = admin.ModelAdmin[Any]
@@ -344,7 +344,7 @@ class PartitionAdmin(ReadOnly):
     def get_changelist_instance(self, request: HttpRequest) -> Any:
         """As for tags."""
         page: Any = super().get_changelist_instance(request)
-        counts = stale_matches([partition.id for partition in page.result_list])
+        counts = staleness.by_partition([partition.id for partition in page.result_list])
         for partition in page.result_list:
             partition.stale_count = counts[partition.id]
         return page

@@ -13,9 +13,9 @@ from api.server.native import Native, body_of, credentials, respond
 from api.strict import refuse_type
 from tagmill.errors import Invalid, NotFound, WorkerGone
 from tagmill.fleet.models import Partition
-from tagmill.rebuilds import leases, workers
-from tagmill.rebuilds.models import Worker, WorkerToken
-from wire.messages import TOKEN_SCHEME, LeaseAnswer, LeaseRequest, dump
+from tagmill.work import leases, workers
+from tagmill.work.models import Worker, WorkerToken
+from tagmill_wire.messages import TOKEN_SCHEME, LeaseAnswer, LeaseRequest, dump
 
 WAIT = re.compile(r"(?:^|[,;\s])wait=(\d{1,6})(?:$|[,;\s])")
 

@@ -30,9 +30,9 @@ from loadtest.rig.definitions import definitions
 from loadtest.rig.rig import Rig, Usage, peaks
 from tagmill import config, sql
 from tagmill.fleet.models import Cluster, Partition
-from tagmill.rebuilds import leases
-from wire import bitmap, messages
-from workers.settings import Settings
+from tagmill.work import leases
+from tagmill_wire import bitmap, messages
+from tagmill_worker.settings import Settings
 
 # What each process may depend on; a worker knows nothing of matches' rows, nor the API of nodes
 # that it does not send.

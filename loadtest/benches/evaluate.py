@@ -21,14 +21,14 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from expressions import definition, evaluation
-from expressions import documents as composed
-from expressions.errors import DefinitionError
 from fixtures.generate import ProfileName, generate
 from loadtest.bench import Bench, BenchError, Session, check_sizes, machine
 from loadtest.references.documents import NodeDocuments
 from loadtest.references.libxml_postgres import libxml_postgres
 from loadtest.references.xpath_exists import XpathExists
+from tagmill_expressions import definition, evaluation
+from tagmill_expressions import documents as composed
+from tagmill_expressions.errors import DefinitionError
 
 REAL = Path(__file__).resolve().parents[2] / "tests" / "data" / "real-xpaths.txt"
 # As many nodes as a partition has by default.

@@ -37,9 +37,9 @@ from loadtest.rig import processes
 from loadtest.rig.simulated import Behaviour, Report, plausible
 from loadtest.rig.stack import ROOT, Stack, end_with_parent, free_port, running
 from tagmill.fleet.models import Partition
-from tagmill.rebuilds import leases, workers
+from tagmill.matches.models import Match
 from tagmill.tags import tags
-from tagmill.tags.models import Match
+from tagmill.work import leases, workers
 
 # Enough that a lease finds work while the partitions of all workers are under evaluation.
 PARTITIONS_PER_WORKER = 2

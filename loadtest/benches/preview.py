@@ -21,8 +21,6 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from expressions import definition
-from expressions.errors import DefinitionError
 from fixtures import loader
 from fixtures.generate import ProfileName
 from loadtest.bench import (
@@ -42,6 +40,8 @@ from loadtest.rig.clients import Ask, Clients
 from loadtest.rig.http import Api
 from loadtest.rig.rig import Rig, Running
 from tagmill.fleet.models import Partition
+from tagmill_expressions import definition
+from tagmill_expressions.errors import DefinitionError
 
 WAIT_SECONDS = 60
 # The server answers after WAIT_SECONDS at the latest: who does not wait longer hears nothing of it.

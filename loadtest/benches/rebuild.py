@@ -15,7 +15,6 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from expressions import definition
 from fixtures import loader
 from fixtures.generate import ProfileName
 from fixtures.tags import SAMPLE_TAGS
@@ -25,8 +24,9 @@ from loadtest.references.answers import Reference, ask_lxml, mismatches
 from loadtest.references.libxml_postgres import libxml_postgres
 from loadtest.references.xpath_exists import XpathExists
 from loadtest.rig.rig import Rig, Running
-from tagmill.rebuilds.models import Worker
 from tagmill.tags.models import NodeTag
+from tagmill.work.models import Worker
+from tagmill_expressions import definition
 
 WORKERS = 2
 

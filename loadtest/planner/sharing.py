@@ -1,4 +1,4 @@
-"""How the queue shares a rebuild's partitions among workers (`tagmill.rebuilds.leases._share`).
+"""How the queue shares a rebuild's partitions among workers (`tagmill.work.leases._share`).
 
 A rebuild alone: previews and changes come before it, and are bounded in time."""
 
@@ -8,9 +8,9 @@ import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tagmill.rebuilds.leases import LEAST_HELD, MOST_ORDINARY
-from workers.completer import LINGER_SECONDS, MOST_RESULTS
-from workers.runtime import LOW_WATER_SECONDS as AHEAD_SECONDS
+from tagmill.work.leases import LEAST_HELD, MOST_ORDINARY
+from tagmill_worker.completer import LINGER_SECONDS, MOST_RESULTS
+from tagmill_worker.runtime import LOW_WATER_SECONDS as AHEAD_SECONDS
 
 __all__ = [
     "AHEAD_SECONDS",

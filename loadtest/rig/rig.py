@@ -23,9 +23,9 @@ from loadtest.rig import processes
 from loadtest.rig.http import Api
 from loadtest.rig.stack import Stack, StackError, free_port, running
 from tagmill import config
-from tagmill.rebuilds import workers
-from tagmill.rebuilds.models import Worker
 from tagmill.tags import tags
+from tagmill.work import workers
+from tagmill.work.models import Worker
 
 PATIENCE_SECONDS = 900
 MOST_SETTLING = 3

@@ -12,8 +12,8 @@ from django.test import Client
 from rest_framework.test import APIClient
 
 from tagmill.fleet.models import Cluster
-from tagmill.rebuilds.models import Rebuild, WorkerToken
-from tagmill.tags.models import Tag
+from tagmill.tags.models import Rebuild, Tag
+from tagmill.work.models import WorkerToken
 from tests.api.conftest import make_user
 
 FORM = {"name": "gpu", "comment": "", "kernel_opts": "", "namespaces": "{}"}

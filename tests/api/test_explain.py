@@ -11,8 +11,8 @@ import pytest
 from rest_framework.test import APIClient
 
 from tagmill import config
-from tagmill.fleet import ingest
-from tagmill.fleet.ingest import Upload
+from tagmill.flows import ingest
+from tagmill.flows.ingest import Upload
 from tagmill.tags import explaining
 from tests.api.conftest import BARE, problem
 

@@ -20,8 +20,8 @@ from rest_framework.test import APIClient
 from api import metrics
 from api.server import events
 from tagmill.fleet.models import Node
-from tagmill.rebuilds.models import Rebuild
 from tagmill.tags import previews
+from tagmill.tags.models import Rebuild
 from tests.api.conftest import client_of
 from tests.fleet import large
 from tests.fleet.support import execute

@@ -14,7 +14,7 @@ from api import authentication, permissions, tokens
 from api.models import UserToken
 from api.roles import Role
 from tagmill.fleet.models import Cluster
-from tagmill.rebuilds.models import WorkerToken
+from tagmill.work.models import WorkerToken
 from tests.api.conftest import make_user, problem
 
 

@@ -7,7 +7,7 @@ import random
 
 from django.contrib.auth.models import User
 
-from tagmill.rebuilds import rebuilds
+from tagmill.tags import rebuilds
 from tests.fleet.support import a_worker, execute
 
 PARTITIONS = 98

@@ -9,12 +9,14 @@ from django.contrib.auth.models import User
 from django.db import connection
 
 from tagmill import sql
-from tagmill.fleet import batches, ingest
+from tagmill.fleet import batches
 from tagmill.fleet.models import Cluster, Partition
-from tagmill.rebuilds import leases, rebuilds, waiting
-from tagmill.rebuilds.models import Rebuild
-from tagmill.tags import freshness, matches, members, places, previews, publishing
-from tagmill.tags.models import Expression, Tag
+from tagmill.flows import ingest
+from tagmill.matches import matches
+from tagmill.matches.models import Expression
+from tagmill.tags import freshness, members, places, previews, publishing, rebuilds, waiting
+from tagmill.tags.models import Rebuild, Tag
+from tagmill.work import leases
 from tests.fleet.plans import fill
 from tests.fleet.support import plan, scanned
 

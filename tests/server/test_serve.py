@@ -21,8 +21,8 @@ from loadtest.benches.polls import parked_polls, wait_until
 from loadtest.rig.stack import Stack
 from tagmill.fleet import clusters
 from tagmill.fleet.models import Node
-from tagmill.rebuilds import workers
 from tagmill.tags import tags
+from tagmill.work import workers
 from tests.server.conftest import serve
 
 LIMIT = 16 * 1024 * 1024

@@ -10,13 +10,10 @@ import pytest
 import zstandard
 from twisted.web.http_headers import Headers
 
-from tests.workers import mockapi
-from tests.workers.running import run
-from tests.workers.test_worker import FAULTS, Rig
-from wire.messages import Heartbeat, Register
-from workers import client as clients
-from workers.client import Client
-from workers.errors import (
+from tagmill_wire.messages import Heartbeat, Register
+from tagmill_worker import client as clients
+from tagmill_worker.client import Client
+from tagmill_worker.errors import (
     NotFound,
     ProtocolError,
     Refused,
@@ -25,6 +22,9 @@ from workers.errors import (
     Unavailable,
     WorkerGone,
 )
+from tests.workers import mockapi
+from tests.workers.running import run
+from tests.workers.test_worker import FAULTS, Rig
 
 
 def answer_to(fault: Any, ask: Callable[[Client], Awaitable[Any]] | None = None) -> ServerError:

@@ -11,8 +11,8 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from tagmill.config import Config
-from wire import bitmap
-from wire.messages import (
+from tagmill_wire import bitmap
+from tagmill_wire.messages import (
     Completion,
     CompletionAnswer,
     MatchResult,
@@ -20,11 +20,11 @@ from wire.messages import (
     ResultOutcome,
     dump,
 )
-from workers import completer as completers
-from workers.backoff import MOST_SECONDS
-from workers.completer import Completer
-from workers.errors import Refused, ServerError, Unavailable
-from workers.metrics import Metrics
+from tagmill_worker import completer as completers
+from tagmill_worker.backoff import MOST_SECONDS
+from tagmill_worker.completer import Completer
+from tagmill_worker.errors import Refused, ServerError, Unavailable
+from tagmill_worker.metrics import Metrics
 
 TOO_LARGE = Refused(413, "too_large", "no")
 

@@ -17,11 +17,11 @@ from uuid import UUID
 import structlog
 import zstandard
 
-from expressions import vocabulary as words
 from tagmill import sql
 from tagmill.fleet import incarnation, models
 from tagmill.fleet.models import Partition
-from wire import zstd
+from tagmill_expressions import vocabulary as words
+from tagmill_wire import zstd
 
 log = structlog.get_logger("tagmill.vocabularies")
 

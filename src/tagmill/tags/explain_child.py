@@ -15,8 +15,8 @@ from typing import Any
 
 import orjson
 
-from expressions import definition, documents, explain
-from expressions.errors import ExpressionError
+from tagmill_expressions import definition, documents, explain
+from tagmill_expressions.errors import ExpressionError
 
 # Of the time allowed: the whole is always evaluated, its parts only until then.
 PARTS_SHARE = 0.5

@@ -17,10 +17,11 @@ from django.db.models.functions import Now
 from tagmill.config import ROOT, load
 from tagmill.errors import Busy, ManualTag, NotFound, TooExpensive
 from tagmill.fleet.models import Document, Node
-from tagmill.rebuilds.models import Worker
-from tagmill.tags.definitions import check, digest
-from tagmill.tags.models import Match, Tag
-from wire import bitmap
+from tagmill.matches.expressions import check, digest
+from tagmill.matches.models import Match
+from tagmill.tags.models import Tag
+from tagmill.work.models import Worker
+from tagmill_wire import bitmap
 
 # A document of 4 MiB takes some 60 MB as a tree.
 MOST_BYTES = 1024 * 1024 * 1024
@@ -179,5 +180,5 @@ def _explained(
 
 def _environment() -> dict[str, str]:
     """Nothing of this process's own: it has passwords."""
-    path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT / "workers"), str(ROOT)])
     return {"PYTHONPATH": path, "PATH": os.environ.get("PATH", os.defpath)}

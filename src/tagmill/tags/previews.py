@@ -26,12 +26,14 @@ from tagmill import sql
 from tagmill.config import load
 from tagmill.errors import NotFound
 from tagmill.fleet.models import Cluster
-from tagmill.rebuilds import leases
-from tagmill.tags import failures, matches, places
-from tagmill.tags.definitions import check, digest, expression_for
-from tagmill.tags.models import Expression, Preview
+from tagmill.matches import staleness
+from tagmill.matches.expressions import check, digest, expression_for
+from tagmill.matches.models import Expression
+from tagmill.tags import failures, places
+from tagmill.tags.models import Preview
 from tagmill.tags.places import Found
-from wire import bitmap
+from tagmill.work import leases
+from tagmill_wire import bitmap
 
 Change = Literal["members", "out", "added", "removed"]
 # Every live preview is evaluated again when a node changes: more than anybody looks at would only
@@ -143,7 +145,7 @@ def start(
         finish_reached([expression.id])
         if replaced:
             _notify_ended()
-        leases.defer_partitions(matches.stale_for([expression.id]), leases.PREVIEW)
+        leases.defer_partitions(staleness.stale_for([expression.id]), leases.PREVIEW)
         return Preview.objects.select_related("expression", "compare_to").get(id=made)
 
 

@@ -10,11 +10,11 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from expressions.lint import Warning, caret
 from tagmill.fleet.models import Cluster
 from tagmill.tags.explaining import Evaluator, Stored, Told
 from tagmill.tags.places import Found
 from tagmill.tags.previews import Counts
+from tagmill_expressions.lint import Warning, caret
 
 TRUE, FALSE = ("✔", "green"), ("✘", "red")
 # Of what a path found; the answer has up to 20 of them.

@@ -1,0 +1,158 @@
+"""The tree of a definition's operators, each operand with its own value."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lxml import etree
+
+from tagmill_expressions.definition import Checked
+from tagmill_expressions.explain.evaluator import Evaluator, Exhausted
+from tagmill_expressions.explain.missing import missing
+from tagmill_expressions.explain.model import Explanation, Kind
+from tagmill_expressions.explain.nodes import hits
+from tagmill_expressions.syntax import (
+    PRECEDENCE,
+    Call,
+    Expression,
+    Filter,
+    Negation,
+    NumberLiteral,
+    Operation,
+    Path,
+    StringLiteral,
+)
+
+_OPERATIONS: dict[int, Kind] = {
+    PRECEDENCE["or"]: "or",
+    PRECEDENCE["and"]: "and",
+    PRECEDENCE["="]: "comparison",
+    PRECEDENCE["<"]: "comparison",
+    PRECEDENCE["+"]: "arithmetic",
+    PRECEDENCE["*"]: "arithmetic",
+    PRECEDENCE["|"]: "union",
+}
+
+
+def explain(
+    checked: Checked,
+    tree: etree._ElementTree | etree._Element,
+    *,
+    deadline: float | None = None,
+) -> Explanation:
+    """Why the definition is true or false of the document.
+
+    `verdict` is what `Compiled.matches` says. At most MAX_EVALUATIONS parts are evaluated, and none
+    after `deadline`, a time of `time.monotonic`; what is left out is `truncated`. The whole is
+    always evaluated. One evaluation can take long: run hostile definitions where they can be
+    killed. Raises EvaluationError when libxml2 cannot evaluate the whole, or a part.
+    """
+    return _Explainer(Evaluator(checked, tree, deadline)).explained(checked.ast)
+
+
+class _Explainer:
+    def __init__(self, evaluator: Evaluator) -> None:
+        self._evaluator = evaluator
+
+    def explained(self, part: Expression) -> Explanation:
+        """Raises Exhausted, unless it is the first."""
+        checked = self._evaluator.checked
+        # The whole as an evaluator has it: the two cannot differ.
+        whole = part is checked.ast
+        text = checked.libxml2_text if whole else self._evaluator.printer.expression(part)
+        if part.type == "node-set":
+            # lxml leaves the document itself out of what it returns: `/` is true all the same.
+            total = self._evaluator.count(text)
+            told = replace(self._bare(part, verdict=total > 0), total=total)
+            return self._with_nodes(part, text, told)
+        if isinstance(part, StringLiteral | NumberLiteral):
+            value: bool | float | str = part.value
+        else:
+            value = self._evaluator.value(text)
+        told = replace(self._bare(part, verdict=is_true(value)), value=value)
+        told = self._with_operands(part, told)
+        return self._with_witnesses(part, told) if told.kind == "comparison" else told
+
+    def _bare(self, part: Expression, *, verdict: bool) -> Explanation:
+        return Explanation(
+            kind=_kind(part),
+            text=self._evaluator.source(part),
+            column=part.start + 1,
+            end_column=part.end,
+            type=part.type,
+            verdict=verdict,
+        )
+
+    def _with_nodes(self, part: Expression, text: str, told: Explanation) -> Explanation:
+        evaluator = self._evaluator
+        try:
+            if told.total:
+                found = hits(evaluator.evaluate(text), evaluator.checked.libxml2_namespaces)
+                told = replace(told, hits=found)
+            else:
+                told = replace(told, missing=missing(evaluator, part))
+        except Exhausted:
+            return replace(told, truncated=True)
+        return told if told.kind == "path" else self._with_operands(part, told)
+
+    def _with_witnesses(self, part: Expression, told: Explanation) -> Explanation:
+        """The nodes that make a comparison with a literal true."""
+        if not told.verdict or not isinstance(part, Operation) or len(part.operands) != 2:  # noqa: PLR2004
+            return told
+        left, right = part.operands
+        printed = self._evaluator.printer.expression
+        if left.type == "node-set" and isinstance(right, StringLiteral | NumberLiteral):
+            nodes, condition = left, f". {part.operators[0].symbol} {printed(right)}"
+        elif right.type == "node-set" and isinstance(left, StringLiteral | NumberLiteral):
+            nodes, condition = right, f"{printed(left)} {part.operators[0].symbol} ."
+        else:
+            return told
+        try:
+            text = f"({printed(nodes)})[{condition}]"
+            found = self._evaluator.evaluate(text)
+        except Exhausted:
+            return replace(told, truncated=True)
+        prefixes = self._evaluator.checked.libxml2_namespaces
+        return replace(told, total=len(found), hits=hits(found, prefixes))
+
+    def _with_operands(self, part: Expression, told: Explanation) -> Explanation:
+        operands: list[Explanation] = []
+        try:
+            for operand in _operands(part):
+                operands.append(self.explained(operand))
+        except Exhausted:
+            told = replace(told, truncated=True)
+        return replace(told, operands=tuple(operands))
+
+
+def is_true(value: bool | float | str) -> bool:
+    """`boolean()` of what is no node-set."""
+    if isinstance(value, float):
+        return value not in {0.0} and value == value  # noqa: PLR0124 - NaN is not itself
+    return bool(value)
+
+
+def _kind(part: Expression) -> Kind:
+    match part:
+        case StringLiteral() | NumberLiteral():
+            return "value"
+        case Path() | Filter():
+            return "path"
+        case Negation():
+            return "arithmetic"
+        case Call():
+            return "not" if part.name == "not" else "function"
+        case Operation():
+            return _OPERATIONS[PRECEDENCE[part.operators[0].symbol]]
+
+
+def _operands(part: Expression) -> tuple[Expression, ...]:
+    match part:
+        case Call():
+            return part.arguments
+        case Negation():
+            return (part.operand,)
+        case Operation():
+            return part.operands
+        case _:
+            return ()
