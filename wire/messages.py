@@ -35,11 +35,15 @@ class Register:
     name: str
     evaluator: str
     version: str
+    host: str = ""
+    pid: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Registered:
     worker: str
+    incarnation: str
+    """Of the database. Revs, leases and ids of another are not to be believed."""
     clusters: list[str]
     heartbeat_seconds: int
     lease_seconds: int
@@ -64,6 +68,9 @@ class LeaseRequest:
     worker: str
     max_partitions: int = 1
     holds: list[int] = field(default_factory=list)
+    leases: list[str] | None = None
+    """All that the worker has; None: it does not say. Others of its leases were answers that never
+    reached it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +102,10 @@ class LeaseAnswer:
     leases: list[LeasedPartition]
     expressions: dict[str, Definition]
     """By expression id, as a decimal string (JSON's object keys are strings)."""
+    evaluation_seconds: float | None = None
+    """What one expression may take from now on; None: as registered."""
+    incarnation: str | None = None
+    """That of the revs in `leases`; None where there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +155,8 @@ class PartitionResult:
 @dataclass(frozen=True, slots=True)
 class Completion:
     worker: str
+    incarnation: str
+    """That of the leases and revs in `results`."""
     results: list[PartitionResult]
 
 
@@ -165,6 +178,8 @@ class GiveUp:
     worker: str
     leases: list[str]
     reason: str
+    delay: int = 0
+    """Seconds for which nobody is to be given these partitions, unless they change."""
 
 
 def dump(message: Any) -> bytes:

@@ -8,6 +8,9 @@ child never waits for the network and no partition waits here while another work
 from __future__ import annotations
 
 import itertools
+import os
+import socket
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -22,8 +25,10 @@ from twisted.internet.defer import (
 from twisted.internet.task import LoopingCall, deferLater
 from twisted.python.failure import Failure
 
-from wire.messages import VERSION, GiveUp, Heartbeat, LeaseRequest, Register, Registered
+from wire import __version__
+from wire.messages import GiveUp, Heartbeat, LeaseRequest, Register, Registered
 from workers import job as jobs
+from workers import logs
 from workers.backoff import Backoff
 from workers.client import Client
 from workers.completer import Completer
@@ -56,8 +61,14 @@ LOW_WATER_SECONDS = 0.1
 LOW_WATER_PAGES = 2
 # Named in a lease request; the server reads 1 MiB of it.
 MOST_HOLDS = 50_000
+MOST_NAMED = 5_000
 # Attempts for one page; then the partition goes back, perhaps to a worker with a better path.
 FETCH_ATTEMPTS = 8
+# Seconds before a partition that the child did not get through may be leased again: twice as many
+# each time.
+FIRST_DELAY, MOST_DELAY = 5, 600
+# Of the host's name, as the server stores it.
+MAX_HOST = 256
 # A lease that is not given back ends by the server's clock anyway.
 GIVE_UP_SECONDS = 5.0
 
@@ -72,15 +83,20 @@ class Worker:
         self._settings = settings
         self._client = client
         self._metrics = metrics
-        options = ChildOptions(settings.evaluator, settings.image_bytes, settings.shadow)
+        options = ChildOptions(
+            settings.evaluator, settings.image_bytes, settings.shadow, settings.evaluation_bytes
+        )
         self.evaluator = EvaluatorProcess(reactor, options, metrics, self._fail)
         self._store = Store(settings.store_bytes, reactor.seconds, self.evaluator.forget)
         self._registered: Registered | None = None
+        self._incarnation = ""
         self._jobs: dict[str, Job] = {}
         self._interruptible: Deferred[Any] | None = None
         self._is_stopping = False
         self._error: Exception | None = None
         self._trouble = Backoff()
+        # How often each partition could not be evaluated, since it last could.
+        self._unfinished: Counter[int] = Counter()
         self._pause = 0.0
         self._completer = Completer(
             reactor,
@@ -141,34 +157,65 @@ class Worker:
         pages = max(LOW_WATER_PAGES, self.evaluator.pages_in(LOW_WATER_SECONDS))
         await self.evaluator.below(pages, self._settings.prefetch)
         request = LeaseRequest(
-            registered.worker, self._settings.max_partitions, self._store.partitions()[:MOST_HOLDS]
+            registered.worker,
+            self._settings.max_partitions,
+            self._store.partitions()[:MOST_HOLDS],
+            list(self._jobs) if len(self._jobs) <= MOST_NAMED else None,
         )
         answer = await self._persistently(
             "lease", lambda: self._client.lease(request, WAIT_SECONDS)
         )
+        if answer.evaluation_seconds is not None:
+            # A server that was started anew may allow another time.
+            self.evaluator.evaluation_seconds = answer.evaluation_seconds
         self._metrics.leases.inc(len(answer.leases))
+        if answer.leases and answer.incarnation != registered.incarnation:
+            raise WorkerGone("a lease of another incarnation")
         for lease in answer.leases:
             held = self._store.get(lease.partition)
             try:
-                self._jobs[lease.lease] = jobs.plan(lease, answer.expressions, held)
+                planned = jobs.plan(lease, answer.expressions, held, registered.incarnation)
+                self._jobs[lease.lease] = planned
             except ProtocolError as error:
                 await self._give_back([lease.lease], str(error))
                 self._pause = self._trouble.next()
 
     async def _register(self) -> Registered:
         if self._registered is None:
-            message = Register(self._settings.name, self._settings.evaluator, str(VERSION))
+            host, pid = socket.gethostname(), os.getpid()
+            message = Register(
+                self._settings.name, self._settings.evaluator, __version__, host[:MAX_HOST], pid
+            )
             registered = await self._persistently(
                 "register", lambda: self._client.register(message)
             )
             self._registered = registered
+            self._believe(registered.incarnation)
             self.evaluator.evaluation_seconds = registered.evaluation_seconds
             self._completer.worker = registered.worker
             if self._heart.running:
                 self._heart.stop()
             self._heart.start(registered.heartbeat_seconds, now=False)
+            logs.identify(worker=registered.worker)
+            self._metrics.identify(registered.worker, message)
             log.info("registered", action="registered", worker=registered.worker)
         return self._registered
+
+    def _believe(self, incarnation: str) -> None:
+        """Whatever was learnt in another incarnation of the database is dropped: its revs name
+        other documents, its ids other expressions. The jobs ended with the registration before."""
+        if incarnation == self._incarnation:
+            return
+        if self._incarnation:
+            log.warning(
+                "the database has another history; what was held is dropped",
+                action="incarnation_changed",
+                partitions=len(self._store),
+            )
+        self._incarnation = incarnation
+        self._store.clear()
+        self._completer.keep(incarnation)
+        self._measure_store()
 
     async def _persistently(self, call: str, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Ask until there is an answer; other errors than an absent server get out."""
@@ -185,7 +232,7 @@ class Worker:
                     "no answer; trying again",
                     action="retrying",
                     call=call,
-                    error=str(error),
+                    error=_explained(error, self._settings.server),
                     delay=round(delay, 3),
                 )
                 await self._sleep(delay)
@@ -214,9 +261,11 @@ class Worker:
             self._store.drop(job.lease.partition)
         if isinstance(error, Unauthorized):
             self._fail(error)
+        elif job.is_abandoned:
+            pass
         elif isinstance(error, WorkerGone):
             self._gone()
-        elif not job.is_abandoned:
+        else:
             self._troubled(job, error)
 
     async def _submit(self, job: Job, answers: list[Deferred[None]]) -> None:
@@ -250,6 +299,7 @@ class Worker:
             try:
                 page = await self._client.batch(
                     job.lease.partition,
+                    incarnation=job.incarnation,
                     since=job.since,
                     after=after,
                     max_nodes=nodes,
@@ -277,13 +327,18 @@ class Worker:
         """Into the store, unless the image was dropped meanwhile."""
         partition = job.lease.partition
         is_kept = False
-        if job.since is None:
+        if job.is_abandoned or job.incarnation != self._incarnation:
+            pass
+        elif job.since is None:
             is_kept = self._store.admit(partition, job.pages)
         elif job.held is not None and self._store.get(partition) is job.held:
             is_kept = True
             if job.pages:
                 self._store.apply(partition, job.pages)
         job.is_passing = not is_kept
+        self._measure_store()
+
+    def _measure_store(self) -> None:
         self._metrics.store_bytes.set(self._store.size)
         self._metrics.store_partitions.set(len(self._store))
 
@@ -315,17 +370,32 @@ class Worker:
 
     def _troubled(self, job: Job, error: BaseException | None) -> None:
         """Give the partition back, and wait before the next lease: it may be the same one."""
+        delay = self._delay(job.lease.partition, error)
         log.error(
             "a partition is given back",
             action="given_up",
             partition=job.lease.partition,
             error=str(error) or repr(error),
+            delay=delay,
             exc_info=None if isinstance(error, WorkerError) else error,
         )
+        if isinstance(error, Refused):
+            # Perhaps a rev that the partition has never had: the next time it is fetched whole.
+            self._store.drop(job.lease.partition)
         self._pause = self._trouble.next()
-        self._abandon(job, str(error) or repr(error), give_back=True)
+        self._abandon(job, str(error) or repr(error), give_back=True, delay=delay)
 
-    def _abandon(self, job: Job, reason: str, *, give_back: bool) -> None:
+    def _delay(self, partition: int, error: BaseException | None) -> int:
+        """For how many seconds nobody should be given the partition: each attempt at what the child
+        does not get through costs a child, with all that it holds. An upload ends the delay."""
+        if not isinstance(error, EvaluatorError):
+            return 0
+        times = self._unfinished[partition]
+        self._unfinished[partition] += 1
+        # A shift of so many bits is beyond MOST_DELAY.
+        return min(FIRST_DELAY << min(times, 16), MOST_DELAY)
+
+    def _abandon(self, job: Job, reason: str, *, give_back: bool, delay: int = 0) -> None:
         job.is_abandoned = True
         if job.is_passing:
             self.evaluator.forget(job.pages)
@@ -333,7 +403,7 @@ class Worker:
         self._metrics.completions.labels("given_up" if give_back else "lost").inc()
         self.evaluator.cancel(job.pass_)
         if give_back:
-            giving = Deferred.fromCoroutine(self._give_back([job.lease.lease], reason))
+            giving = Deferred.fromCoroutine(self._give_back([job.lease.lease], reason, delay))
             self._giving.append(giving)
             giving.addBoth(lambda _: self._giving.remove(giving))
         if job.is_fetching and job.fetching is not None:
@@ -350,13 +420,14 @@ class Worker:
                 self._fail(error)
             return
         self._trouble.reset()
+        self._unfinished.pop(job.lease.partition, None)
         del self._jobs[job.lease.lease]
         self._look_idle()
 
-    async def _give_back(self, leases: list[str], reason: str) -> None:
+    async def _give_back(self, leases: list[str], reason: str, delay: int = 0) -> None:
         if self._registered is None:
             return
-        message = GiveUp(self._registered.worker, leases, reason[:500])
+        message = GiveUp(self._registered.worker, leases, reason[:500], delay)
         call = Deferred.fromCoroutine(self._client.give_up(message))
         call.addTimeout(GIVE_UP_SECONDS, self._reactor)
         try:
@@ -393,7 +464,8 @@ class Worker:
                     self._abandon(job, "", give_back=False)
 
     def _gone(self) -> None:
-        """The server forgot this worker: its leases are lost, what it holds stays good."""
+        """The server forgot this worker: its leases are lost. Whether what it holds stays good, the
+        next registration says."""
         log.warning("the server forgot this worker", action="worker_gone")
         self._registered = None
         for job in list(self._jobs.values()):
@@ -446,6 +518,12 @@ class Worker:
 
     async def _sleep(self, seconds: float) -> None:
         await deferLater(self._reactor, seconds)
+
+
+def _explained(error: ServerError, server: str) -> str:
+    if not isinstance(error, NotFound):
+        return str(error)
+    return f"{error}: is {server} (--server) the address of a Tagmill server, without /api/v1?"
 
 
 def _one_node(after: int | None, error: AnswerTooLarge) -> str:

@@ -287,7 +287,11 @@ def _make_waiting(count: int) -> None:
 def _look() -> tuple[float, float]:
     """Seconds of this process, and of the database as the time that this one waits."""
     cpu, wall = time.process_time(), time.perf_counter()
-    sql.rows(leases.__file__, "candidates", {"clusters": None, "holds": []})
+    sql.rows(
+        leases.__file__,
+        "candidates",
+        {"clusters": None, "holds": [], "overtaken": leases.MAX_OVERTAKEN},
+    )
     spent = time.process_time() - cpu
     return spent, max(0.0, time.perf_counter() - wall - spent)
 

@@ -1,4 +1,6 @@
-"""How the queue shares a rebuild's partitions among workers (`tagmill.rebuilds.leases._share`)."""
+"""How the queue shares a rebuild's partitions among workers (`tagmill.rebuilds.leases._share`).
+
+A rebuild alone: previews and changes come before it, and are bounded in time."""
 
 from __future__ import annotations
 

@@ -224,7 +224,7 @@ def _changed(held: HeldPartitions) -> None:
     """Raise the revs, and leave the work that this makes with the queue: the last thing done."""
     changed = held.write()
     if changed and matches.any_live():
-        leases.defer_partitions(changed)
+        leases.defer_partitions(changed, leases.CHANGE)
 
 
 def _live(system_ids: list[str]) -> dict[str, Stored]:

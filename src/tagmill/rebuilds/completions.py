@@ -9,7 +9,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from tagmill.errors import Invalid
-from tagmill.fleet import vocabularies
+from tagmill.fleet import incarnation, vocabularies
 from tagmill.fleet.models import Cluster, Partition
 from tagmill.rebuilds import leases, rebuilds, workers
 from tagmill.rebuilds.models import Worker
@@ -30,11 +30,14 @@ def complete(worker: Worker, completion: Completion) -> CompletionAnswer:
     """Accept the results by compare-and-set, whether or not their leases still stand.
 
     What concerns a partition that is gone, or that the worker's token does not name, is stale.
-    Raises Invalid for a bitmap or a rev that cannot be; then nothing of the completion is applied.
+    Raises Invalid for a bitmap or a rev that cannot be, and IncarnationChanged for results of
+    another incarnation; then nothing of the completion is applied.
     """
     learnt = _read(worker, completion.results)
     with transaction.atomic():
         partitions = _locked(worker, completion.results)
+        # With the locks: what declares a new incarnation looks at the partitions' matches after it.
+        incarnation.check(completion.incarnation)
         failing = {item.expression for part in completion.results for item in part.failures}
         failures.lock(failing)
         results = [
@@ -56,14 +59,9 @@ def complete(worker: Worker, completion: Completion) -> CompletionAnswer:
         rebuilds.notify_progress()
         previews.notify_evaluated([*applied.expressions, *failing])
         # A partition that changed meanwhile, or an expression that failed, still waits.
-        still_stale = matches.stale(sorted(lease.partition for lease in ended.values()))
-        urgent = {item.partition for item in still_stale if item.is_preview}
-        ordinary = {item.partition for item in still_stale if not item.is_preview}
-        leases.defer_partitions(ordinary)
-        leases.defer_partitions(urgent, leases.PREVIEW)
+        leases.defer_stale(lease.partition for lease in ended.values())
     _owe(worker, completion.results, ended)
-    if failed:
-        log.warning("evaluations failed", action="complete", worker=worker.name, expressions=failed)
+    failures.say(worker.name, str(worker.uuid), failed)
     return CompletionAnswer([_outcome(part, applied, ended) for part in completion.results])
 
 
@@ -97,6 +95,14 @@ def _locked(worker: Worker, results: Sequence[PartitionResult]) -> dict[int, Par
 
 
 def _results(part: PartitionResult, partition: Partition, path: str) -> list[matches.Result]:
+    if part.rev > partition.rev:
+        log.error(
+            incarnation.AHEAD,
+            action="rev_ahead",
+            partition=partition.id,
+            at=partition.rev,
+            rev=part.rev,
+        )
     if not 0 <= part.rev <= partition.rev:
         raise Invalid(
             f"partition {partition.id} is at rev {partition.rev}, not {part.rev}",
@@ -134,9 +140,9 @@ def _count_failures(
     results: Sequence[PartitionResult],
     partitions: dict[int, Partition],
     ended: dict[str, leases.Ended],
-) -> list[int]:
-    """The expressions of which a failure counts. Those of leases that are over do not: they were
-    reported already, or will be."""
+) -> list[failures.Failed]:
+    """Those that count. Those of leases that are over do not: they were reported already, or will
+    be."""
     found = [
         failures.Failed(
             failure.expression, lease.partition, lease.rev, lease.leased_at, failure.reason
@@ -148,21 +154,21 @@ def _count_failures(
     if not found:
         return []
     clusters = {partitions[item.partition].cluster_id for item in found}
-    return failures.count(worker.id, found, is_alone=not workers.live(clusters, but=worker))
+    is_alone = not workers.live(clusters, but=worker)
+    counted = set(failures.count(worker.id, found, is_alone=is_alone))
+    return [item for item in found if item.expression in counted]
 
 
 def _owe(
     worker: Worker, results: Sequence[PartitionResult], ended: dict[str, leases.Ended]
 ) -> None:
-    """What previews took is owed to ordinary work."""
-    began = [lease.leased_at for lease in ended.values() if lease.is_preview]
-    if began:
-        counts = [
-            len(part.matches)
-            for part in results
-            if part.lease in ended and ended[part.lease].is_preview
-        ]
-        leases.owe_ordinary(worker, min(began), max(counts))
+    """What previews and changes took is owed to what waited for them."""
+    for kind in (leases.PREVIEW, leases.CHANGE):
+        theirs = {key: lease for key, lease in ended.items() if lease.kind == kind}
+        if theirs:
+            began = min(lease.leased_at for lease in theirs.values())
+            counts = [len(part.matches) for part in results if part.lease in theirs]
+            leases.owe(worker, kind, began, max(counts))
 
 
 def _outcome(

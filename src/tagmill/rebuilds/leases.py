@@ -15,9 +15,10 @@ job is finished only while its lease row stands; what is lost altogether, the sw
 
 from __future__ import annotations
 
+import enum
 import math
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -25,7 +26,7 @@ from typing import Any, NamedTuple
 import structlog
 from asgiref.sync import async_to_sync
 from django.db import connection, transaction
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 from procrastinate.contrib.django import app
 from procrastinate.exceptions import AlreadyEnqueued
@@ -34,7 +35,7 @@ from procrastinate.jobs import Status
 from tagmill import sql
 from tagmill.config import load
 from tagmill.errors import WorkerGone
-from tagmill.fleet import vocabularies
+from tagmill.fleet import incarnation, vocabularies
 from tagmill.fleet.models import Cluster
 from tagmill.rebuilds import workers
 from tagmill.rebuilds.models import Lease, Worker
@@ -45,14 +46,17 @@ from wire.messages import Definition, LeaseAnswer, LeasedPartition, StaleExpress
 log = structlog.get_logger("tagmill.leases")
 
 TASK = "evaluate_partition"
-# What a waiting job is for; LEARNING is about vocabularies alone. The numbers are Procrastinate's
-# priorities.
-LEARNING, ORDINARY, PREVIEW, BOTH = -10, 0, 10, 11
-# For each second that goes into previews alone, a worker owes so many to ordinary work, while there
-# is any: previews take a quarter of its time at most. What a preview costs everybody else (a
+# For each second that goes into previews alone, a worker owes so many to everything else, while
+# there is any: previews take a quarter of its time at most. What a preview costs everybody else (a
 # request, its answer, a job for each partition) counts as this many seconds of it.
 ORDINARY_SHARE = 3
 PREVIEW_SECONDS = 0.1
+# For each second that goes into changes alone, a worker owes as much to rebuilds: changes take half
+# of what previews leave at most.
+REBUILD_SHARE = 1
+# A job that was overtaken by so many times the jobs that wait counts as held: what no worker holds
+# is not left behind by what is held and made again and again.
+MAX_OVERTAKEN = 8
 # An ordinary lease takes one preview along for so many expressions of tags.
 RIDERS = 4
 # An ordinary lease of many partitions, each to be fetched, would keep previews of them waiting.
@@ -60,17 +64,41 @@ MOST_ORDINARY = 16
 # A lease and its completion cost as much as so many partitions that are held: fewer are not worth
 # a round trip each.
 LEAST_HELD = 4
+# Partitions that one line of the log names.
+MAX_LOGGED = 16
 # Somebody may enqueue between our look and our insert; then we look again.
 ENQUEUE_ATTEMPTS = 8
 
 
+class Kind(enum.IntFlag):
+    """What a waiting job is for: any of these; without one, for vocabularies alone. The value is
+    its priority in Procrastinate. A lease is for one of them, or for vocabularies."""
+
+    LEARNING = 0
+    REBUILD = 1
+    CHANGE = 2
+    PREVIEW = 4
+
+
+LEARNING, REBUILD, CHANGE, PREVIEW = Kind.LEARNING, Kind.REBUILD, Kind.CHANGE, Kind.PREVIEW
+
+
+class Candidate(NamedTuple):
+    """A row of candidates.sql."""
+
+    queue: str
+    partition: int
+    priority: int
+    cluster: int
+
+
 class Ended(NamedTuple):
-    """A lease that stood until now; it named previews alone if `is_preview`."""
+    """A lease that stood until now."""
 
     partition: int
     rev: int
     leased_at: datetime
-    is_preview: bool
+    kind: Kind
 
 
 @app.task(name=TASK, queue="partitions")
@@ -86,20 +114,42 @@ def queue(partition: int) -> str:
 # -- making work available -------------------------------------------------------------------------
 
 
-def defer_partitions(ids: Iterable[int], priority: int = ORDINARY) -> None:
+def defer_partitions(ids: Iterable[int], kind: Kind = REBUILD) -> None:
+    """`defer` for one kind of work."""
+    defer(dict.fromkeys(ids, kind))
+
+
+def defer_stale(ids: Iterable[int], delay: int = 0) -> None:
+    """Leave with the queue whatever is stale in these partitions."""
+    defer(kinds(matches.stale(sorted(set(ids)))), delay)
+
+
+def kinds(stale: Iterable[matches.Stale]) -> dict[int, Kind]:
+    """What each partition waits for: an expression with a base needs only what has changed."""
+    found: dict[int, Kind] = {}
+    for item in stale:
+        one = PREVIEW if item.is_preview else REBUILD if item.base_rev is None else CHANGE
+        found[item.partition] = found.get(item.partition, LEARNING) | one
+    return found
+
+
+def defer(wanted: Mapping[int, Kind], delay: int = 0) -> None:
     """A waiting job for each partition that has none, and a notification to waiting workers. A job
     that waits already is from now on for this, too.
 
-    The last thing that a transaction does: other transactions that defer wait for it from here on.
+    With `delay`, a new job waits so many seconds before it is leased, or until a change or a
+    rebuild is deferred there: it may be evaluated now.
+
+    The last thing that a transaction does, and once: other transactions that defer wait for it from
+    here on, and each locks its jobs in one order.
     """
-    wanted = sorted(set(ids))
     if not wanted:
         return
     for _ in range(ENQUEUE_ATTEMPTS):
         try:
             with transaction.atomic():
-                _enqueue(wanted, priority)
-                sql.rows(__file__, "notify_work", {"partitions": wanted})
+                _enqueue(wanted, delay)
+                sql.rows(__file__, "notify_work", {"partitions": sorted(wanted)})
             return
         except AlreadyEnqueued:
             continue
@@ -107,24 +157,27 @@ def defer_partitions(ids: Iterable[int], priority: int = ORDINARY) -> None:
     log.warning("partitions left to the sweep", action="defer", partitions=len(wanted))
 
 
-def _enqueue(wanted: list[int], priority: int) -> None:
-    queues = [queue(partition) for partition in wanted]
-    waiting = sql.rows(__file__, "waiting_jobs", {"queues": queues})
-    # Whatever completes the other job looks after the learning again.
-    raised = {} if priority == LEARNING else {LEARNING: priority}
-    for other in (ORDINARY, PREVIEW):
-        if priority not in (LEARNING, other):
-            raised[other] = BOTH
-    for old, new in raised.items():
-        jobs = [job for job, _, found in waiting if found == old]
-        if jobs:
-            sql.run(__file__, "prioritise_jobs", {"jobs": jobs, "priority": new})
+def _enqueue(wanted: Mapping[int, Kind], delay: int) -> None:
+    by_queue = {queue(partition): partition for partition in sorted(wanted)}
+    waiting = sql.rows(__file__, "waiting_jobs", {"queues": list(by_queue)})
+    raised = {
+        job: Kind(priority) | wanted[by_queue[name]]
+        for job, name, priority in waiting
+        if Kind(priority) | wanted[by_queue[name]] != priority
+    }
+    if raised:
+        values = {"jobs": list(raised), "priorities": [int(kind) for kind in raised.values()]}
+        sql.run(__file__, "prioritise_jobs", values)
+    anew = [job for job, name, _ in waiting if wanted[by_queue[name]] & (CHANGE | REBUILD)]
+    if anew and not delay:
+        sql.run(__file__, "hasten_jobs", {"jobs": anew})
     known = {name for _, name, _ in waiting}
+    later: dict[str, Any] = {"schedule_in": {"seconds": delay}} if delay else {}
     jobs = [
         evaluate_partition.configure(
-            queue=name, lock=name, queueing_lock=name, priority=priority
+            queue=name, lock=name, queueing_lock=name, priority=int(wanted[partition]), **later
         ).make_new_job(partition=partition)
-        for partition, name in zip(wanted, queues, strict=True)
+        for name, partition in by_queue.items()
         if name not in known
     ]
     if jobs:
@@ -138,76 +191,78 @@ def lease(worker: Worker, max_partitions: int, holds: Sequence[int]) -> LeaseAns
     """Up to `max_partitions` partitions with what is stale in each: those that the worker holds
     first, and no more than its share, so that waiting workers get some. May be none.
 
-    Previews come first, and a lease for previews names nothing else; but while ordinary work waits,
-    too, no more of a worker's time goes into them than ORDINARY_SHARE leaves. An ordinary lease
-    takes a few previews along.
+    Previews come first, then changes, then rebuilds; but while the later ones wait, no more of a
+    worker's time goes into the earlier ones than ORDINARY_SHARE and REBUILD_SHARE leave. A lease
+    for previews names nothing else, one for changes what needs only the nodes that changed.
 
     Raises WorkerGone."""
     with transaction.atomic():
         owes = _beat(worker)
-        parameters = {"clusters": _clusters(worker), "holds": list(holds)}
+        parameters = {
+            "clusters": _clusters(worker),
+            "holds": list(holds),
+            "overtaken": MAX_OVERTAKEN,
+        }
         while found := sql.rows(__file__, "candidates", parameters):
-            candidates, kind = _chosen(found, owes)
+            candidates, kind = _chosen([Candidate(*row) for row in found], owes)
             most = max_partitions if kind == PREVIEW else min(max_partitions, MOST_ORDINARY)
             jobs = _fetch(candidates, min(most, _share(candidates, kind, holds)))
-            answer = _granted(worker, jobs, kind)
+            answer = replace(_granted(worker, jobs, kind), incarnation=owes.incarnation)
             # Jobs whose work is done already do not count; others took the rest of them.
             if answer.leases or not jobs:
                 return answer
         return LeaseAnswer([], {})
 
 
-def _chosen(found: list[tuple[Any, ...]], owes_ordinary: bool) -> tuple[list[Any], int]:
-    """(queue, partition) of the jobs to choose from, the first ones first; and what they are taken
-    for."""
-    previews = [row for row in found if row[2] in (PREVIEW, BOTH)]
-    ordinary = [row for row in found if row[2] in (ORDINARY, BOTH)]
-    if previews and not (owes_ordinary and ordinary):
-        return previews, PREVIEW
+def _chosen(found: list[Candidate], owes: Owes) -> tuple[list[Candidate], Kind]:
+    """The jobs to choose from, the first ones first; and what they are taken for."""
+    of = {
+        kind: [item for item in found if Kind(item.priority) & kind]
+        for kind in (PREVIEW, CHANGE, REBUILD)
+    }
+    if of[PREVIEW] and not (owes.ordinary and (of[CHANGE] or of[REBUILD])):
+        return of[PREVIEW], PREVIEW
+    if of[CHANGE] and not (owes.rebuilds and of[REBUILD]):
+        return of[CHANGE], CHANGE
     # Learning waits until there is nothing else.
-    return (ordinary, ORDINARY) if ordinary else (found, LEARNING)
+    return (of[REBUILD], REBUILD) if of[REBUILD] else (found, LEARNING)
 
 
-def _share(candidates: list[Any], kind: int, holds: Sequence[int]) -> int:
+def _share(candidates: list[Candidate], kind: Kind, holds: Sequence[int]) -> int:
     """How many of the candidates one worker is given, so that none waits for another in the end:
     half of its part when they must be fetched, for which times differ; all of it when it holds them
     and the round trip is what costs most."""
-    part = len(candidates) / max(1, workers.live({row[3] for row in candidates}))
+    part = len(candidates) / max(1, workers.live({item.cluster for item in candidates}))
     if kind == PREVIEW:
         return math.ceil(part)
-    held = len({row[1] for row in candidates} & set(holds))
+    held = len({item.partition for item in candidates} & set(holds))
     return max(math.ceil(part / 2), min(held, max(LEAST_HELD, math.ceil(part))))
 
 
-def _fetch(candidates: list[Any], wanted: int) -> dict[int, int]:
+def _fetch(candidates: list[Candidate], wanted: int) -> dict[int, int]:
     """{partition: job} of the jobs that this transaction now runs."""
     jobs: dict[int, int] = {}
     left = list(candidates)
     while left and len(jobs) < wanted:
         tried, left = left[: wanted - len(jobs)], left[wanted - len(jobs) :]
-        queues = [row[0] for row in tried]
+        queues = [item.queue for item in tried]
         jobs |= dict(sql.rows(__file__, "fetch_jobs", {"queues": queues}))
     return jobs
 
 
-def _granted(worker: Worker, jobs: dict[int, int], kind: int) -> LeaseAnswer:
+def _granted(worker: Worker, jobs: dict[int, int], kind: Kind) -> LeaseAnswer:
     stale: dict[int, list[matches.Stale]] = {}
     for item in matches.stale(list(jobs)):
         stale.setdefault(item.partition, []).append(item)
     learning = vocabularies.after(set(jobs) - stale.keys()) if kind == LEARNING else {}
-    stale |= {partition: [] for partition in learning}
-    _finish([job for partition, job in jobs.items() if partition not in stale], Status.SUCCEEDED)
-    previews = set()
-    for partition, items in stale.items():
-        urgent = [item for item in items if item.is_preview]
-        ordinary = [item for item in items if not item.is_preview]
-        if urgent and (kind == PREVIEW or not ordinary):
-            stale[partition] = urgent
-            previews.add(partition)
-        elif urgent:
-            stale[partition] = ordinary + urgent[: max(1, len(ordinary) // RIDERS)]
-    leased = _grant(worker, {partition: jobs[partition] for partition in stale}, stale, previews)
-    wanted = {item.expression for items in stale.values() for item in items}
+    _finish(
+        [job for key, job in jobs.items() if key not in stale and key not in learning],
+        Status.SUCCEEDED,
+    )
+    named = {partition: _named(items, kind) for partition, items in stale.items()}
+    named |= {partition: ([], LEARNING) for partition in learning}
+    leased = _grant(worker, {key: job for key, job in jobs.items() if key in named}, named)
+    wanted = {item.expression for items, _ in named.values() for item in items}
     definitions = {
         str(key): Definition(text, namespaces)
         for key, text, namespaces in Expression.objects.filter(id__in=wanted).values_list(
@@ -215,21 +270,34 @@ def _granted(worker: Worker, jobs: dict[int, int], kind: int) -> LeaseAnswer:
         )
     }
     asked = [replace(item, vocabulary_rev=learning.get(item.partition)) for item in leased]
-    return LeaseAnswer(asked, definitions)
+    return LeaseAnswer(asked, definitions, load().evaluation_seconds)
+
+
+def _named(stale: list[matches.Stale], kind: Kind) -> tuple[list[matches.Stale], Kind]:
+    """Which of what is stale in a partition its lease names, and what the lease is for then."""
+    previews = [item for item in stale if item.is_preview]
+    others = [item for item in stale if not item.is_preview]
+    if previews and (kind == PREVIEW or not others):
+        return previews, PREVIEW
+    changed = [item for item in stale if item.base_rev is not None]
+    if kind == CHANGE and changed:
+        # One changed node costs itself alone: what needs every node waits its turn.
+        return changed, CHANGE
+    # Without a base the whole partition is due anyway, and the change only makes it come sooner.
+    return others + previews[: max(1, len(others) // RIDERS)], CHANGE if kind == CHANGE else REBUILD
 
 
 def _grant(
     worker: Worker,
     jobs: dict[int, int],
-    stale: dict[int, list[matches.Stale]],
-    previews: set[int],
+    named: dict[int, tuple[list[matches.Stale], Kind]],
 ) -> list[LeasedPartition]:
     """A lease for each job, in their order."""
     parameters = {
         "worker": worker.id,
         "partitions": list(jobs),
         "jobs": list(jobs.values()),
-        "previews": [partition in previews for partition in jobs],
+        "kinds": [int(named[partition][1]) for partition in jobs],
         "seconds": load().lease_seconds,
     }
     granted = sql.rows(__file__, "grant_leases", parameters) if jobs else []
@@ -241,7 +309,7 @@ def _grant(
             rev=rev,
             capacity=capacity,
             expressions=[
-                StaleExpression(item.expression, item.base_rev) for item in stale[partition]
+                StaleExpression(item.expression, item.base_rev) for item in named[partition][0]
             ],
         )
         for made, partition, cluster, rev, capacity in granted
@@ -272,12 +340,22 @@ def heartbeat(worker: Worker, leases: Sequence[str]) -> list[str]:
     return [item for item in leases if str(uuid.UUID(item)) not in kept]
 
 
-def _beat(worker: Worker) -> bool:
-    """Whether ordinary work comes first: previews had their share of the worker's time."""
-    found = sql.rows(__file__, "beat", {"worker": worker.id})
+class Owes(NamedTuple):
+    """Whether previews had their share of a worker's time, and changes theirs. `incarnation`: the
+    database's, in which the worker registered."""
+
+    ordinary: bool
+    rebuilds: bool
+    incarnation: str
+
+
+def _beat(worker: Worker) -> Owes:
+    """Raises WorkerGone, also for a worker of another incarnation."""
+    values = {"worker": worker.id, "preview": int(PREVIEW), "change": int(CHANGE)}
+    found = sql.rows(__file__, "beat", values)
     if not found:
-        raise WorkerGone("no such worker: register again")
-    return bool(found[0][0])
+        raise WorkerGone("no such worker, or of another incarnation: register again")
+    return Owes(*found[0])
 
 
 def finish(worker: Worker, leases: Iterable[str]) -> dict[str, Ended]:
@@ -289,59 +367,83 @@ def finish(worker: Worker, leases: Iterable[str]) -> dict[str, Ended]:
     rows = list(standing.order_by("partition_id").select_for_update())
     if not rows:
         return {}
-    previews = [row for row in rows if row.is_preview]
-    _finish([row.job_id for row in rows if not row.is_preview], Status.SUCCEEDED)
+    kept = [row.job_id for row in rows if row.kind != PREVIEW]
+    _finish(kept, Status.SUCCEEDED)
     # Somebody who types makes more of them than anybody wants to look at.
-    _finish([row.job_id for row in previews], Status.SUCCEEDED, delete=True)
+    _finish([row.job_id for row in rows if row.kind == PREVIEW], Status.SUCCEEDED, delete=True)
     Lease.objects.filter(uuid__in=[row.uuid for row in rows]).delete()
     return {
-        str(row.uuid): Ended(row.partition_id, row.rev, row.leased_at, row.is_preview)
+        str(row.uuid): Ended(row.partition_id, row.rev, row.leased_at, Kind(row.kind))
         for row in rows
     }
 
 
-def owe_ordinary(worker: Worker, began: datetime, previews: int) -> None:
-    """Since `began` the worker evaluated so many previews. Not in the transaction that finished
-    them: a worker's row is locked before its leases."""
+def owe(worker: Worker, kind: Kind, began: datetime, count: int) -> None:
+    """Since `began` the worker had leases for previews, or for changes, of `count` expressions. Not
+    in the transaction that finished them: a worker's row is locked before its leases."""
     values = {
         "worker": worker.id,
         "began": began,
-        "beside": previews * PREVIEW_SECONDS,
-        "share": ORDINARY_SHARE,
+        "beside": count * PREVIEW_SECONDS if kind == PREVIEW else 0.0,
+        "ordinary": ORDINARY_SHARE if kind == PREVIEW else 0,
+        "rebuilds": REBUILD_SHARE if kind == CHANGE else 0,
     }
-    sql.run(__file__, "owe_ordinary", values)
+    sql.run(__file__, "owe", values)
 
 
-def give_up(worker: Worker, leases: Sequence[str], reason: str) -> None:
-    """Give leases back: their partitions can be leased again at once. One that is locked, by a
+def give_up(worker: Worker, leases: Sequence[str], reason: str, delay: int = 0) -> None:
+    """Give leases back: their partitions can be leased again at once, or, where the worker could
+    not evaluate them, after `delay` seconds, or when they change. One that is locked, by a
     heartbeat for example, is waited for: who gives back is not asked again."""
     with transaction.atomic():
         theirs = Lease.objects.filter(worker=worker, uuid__in=leases)
-        rows = _release(theirs.order_by("partition_id").select_for_update())
-    log.info("leases given up", action="give_up", worker=worker.name, leases=rows, reason=reason)
+        rows = _release(theirs.order_by("partition_id").select_for_update(), delay)
+    say = log.warning if delay else log.info
+    say(
+        "leases given up",
+        action="give_up",
+        worker=worker.name,
+        leases=len(rows),
+        partitions=rows[:MAX_LOGGED],
+        reason=reason,
+        delay=delay,
+    )
+
+
+def give_back_unnamed(worker: Worker, named: Sequence[str]) -> None:
+    """End the worker's leases that it does not name when it asks for more: the answer that granted
+    them was lost, in an outage of the database after the commit for example, and nobody would
+    evaluate their partitions before the deadline."""
+    lost = Lease.objects.filter(worker=worker).exclude(uuid__in=named)
+    uuids = [str(uuid) for uuid in lost.values_list("uuid", flat=True)]
+    if uuids:
+        give_up(worker, uuids, "the answer did not arrive")
 
 
 def reap() -> int:
-    """Take back the leases whose deadline has passed, by the database's clock; how many."""
+    """Take back the leases whose deadline has passed, by the database's clock, and those of workers
+    of another incarnation, whom nobody answers any more; how many."""
+    others = Worker.objects.exclude(incarnation=incarnation.current())
     with transaction.atomic():
-        expired = Lease.objects.filter(deadline__lte=Now())
+        expired = Lease.objects.filter(Q(deadline__lte=Now()) | Q(worker__in=others))
         # One that is being completed, or extended, is left for the next time.
-        count = _release(expired.order_by("partition_id").select_for_update(skip_locked=True))
+        locked = expired.order_by("partition_id").select_for_update(skip_locked=True)
+        count = len(_release(locked))
     if count:
         log.warning("leases expired", action="reap", leases=count)
     return count
 
 
-def _release(leases: QuerySet[Lease]) -> int:
-    """End leases, which are locked, without a result: a new job waits in place of each."""
+def _release(leases: QuerySet[Lease], delay: int = 0) -> list[int]:
+    """End leases, which are locked, without a result: a new job waits in place of each. Their
+    partitions."""
     rows = list(leases)
     _finish([row.job_id for row in rows], Status.ABORTED)
     Lease.objects.filter(uuid__in=[row.uuid for row in rows]).delete()
-    previews = [row.partition_id for row in rows if row.is_preview]
-    # The rest of what is stale there has no job either.
-    defer_partitions((row.partition_id for row in rows if not row.is_preview), ORDINARY)
-    defer_partitions(previews, BOTH)
-    return len(rows)
+    # For everything: what the lease did not name has no job either.
+    partitions = [row.partition_id for row in rows]
+    defer_stale(partitions, delay)
+    return partitions
 
 
 def _finish(jobs: Sequence[int], status: Status, delete: bool = False) -> None:
@@ -362,7 +464,7 @@ def repair() -> int:
         _finish(orphans, Status.ABORTED)
         known = {row[0] for row in sql.rows(__file__, "known_partitions", {})}
         lost = [item for item in matches.stale_partitions() if item not in known]
-        defer_partitions(lost)
+        defer_stale(lost)
     if orphans or lost:
         log.warning("work found", action="sweep", orphans=len(orphans), partitions=len(lost))
     return len(orphans) + len(lost)

@@ -77,7 +77,7 @@ class WorkerToken(models.Model):
     The token is `tmw_<lookup>_<secret>`; only `lookup` and the SHA-256 of the secret are stored.
     """
 
-    name = models.CharField(max_length=256, unique=True)
+    name = models.CharField(max_length=256)
     lookup = models.CharField(max_length=16, unique=True, editable=False)
     secret_digest = models.BinaryField(max_length=32, editable=False)
     clusters = models.ManyToManyField(
@@ -94,23 +94,43 @@ class WorkerToken(models.Model):
     class Meta:
         db_table = "worker_token"
         ordering = ["name"]
+        constraints = [
+            # One that is revoked stays for the record, and leaves its name to the next.
+            models.UniqueConstraint(
+                fields=["name"],
+                condition=models.Q(revoked_at=None),
+                name="worker_token_name",
+                violation_error_message="there is a worker token of this name already: revoke it",
+            )
+        ]
 
     def __str__(self) -> str:
         return self.name
 
 
 class Worker(models.Model):
-    """One running worker process, as it registered itself. Deleted when it stays silent."""
+    """One running worker process, as it registered itself. Deleted when it stays silent.
+
+    What it holds and is leased belongs to one incarnation of the database (`fleet.incarnation`).
+    """
 
     uuid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
+    incarnation = models.UUIDField(
+        editable=False, help_text="the database's when it registered: in another it is void"
+    )
     token = models.ForeignKey(WorkerToken, on_delete=models.CASCADE, related_name="workers")
     name = models.CharField(max_length=256)
     evaluator = models.CharField(max_length=32)
     version = models.CharField(max_length=64)
+    host = models.CharField(max_length=256, db_default="", help_text="empty: it did not say")
+    pid = models.IntegerField(db_default=0)
     registered_at = models.DateTimeField(db_default=Now(), editable=False)
     last_heartbeat = models.DateTimeField(db_default=Now(), editable=False)
     ordinary_until = models.DateTimeField(
-        db_default=Now(), editable=False, help_text="ordinary work before previews until then"
+        db_default=Now(), editable=False, help_text="everything else before previews until then"
+    )
+    rebuilds_until = models.DateTimeField(
+        db_default=Now(), editable=False, help_text="rebuilds before changes until then"
     )
 
     class Meta:
@@ -132,7 +152,9 @@ class Lease(models.Model):
     partition = models.OneToOneField(Partition, on_delete=models.CASCADE, related_name="lease")
     job_id = models.BigIntegerField(unique=True)
     rev = models.BigIntegerField(help_text="the partition's rev when it was leased")
-    is_preview = models.BooleanField(db_default=False, help_text="it names previews alone")
+    kind = models.PositiveSmallIntegerField(
+        db_default=1, help_text="what it is for: 0 vocabularies, 1 all, 2 changes, 4 previews"
+    )
     leased_at = models.DateTimeField(db_default=Now(), editable=False)
     deadline = models.DateTimeField()
 

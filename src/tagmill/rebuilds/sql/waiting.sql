@@ -58,11 +58,11 @@ clusters AS MATERIALIZED (
 )
 SELECT w.kind, w.id, w.failure, c.name, coalesce(c.workers, 0), w.partitions, w.held
 FROM (
-    SELECT kind, id, failure, CASE WHEN failure IS NULL THEN waiting.cluster_id END AS cluster_id,
+    SELECT waiting.kind, id, failure, CASE WHEN failure IS NULL THEN waiting.cluster_id END AS cluster_id,
            count(*) AS partitions, count(lease.partition_id) AS held
     FROM waiting
     LEFT JOIN lease ON lease.partition_id = waiting.partition_id AND lease.deadline > now()
-    GROUP BY kind, id, failure, CASE WHEN failure IS NULL THEN waiting.cluster_id END
+    GROUP BY waiting.kind, id, failure, CASE WHEN failure IS NULL THEN waiting.cluster_id END
 ) w
 LEFT JOIN clusters c ON c.id = w.cluster_id
 ORDER BY w.kind, w.id, w.failure NULLS LAST, c.name

@@ -13,7 +13,8 @@ from rich.tree import Tree
 from expressions.lint import Warning, caret
 from tagmill.fleet.models import Cluster
 from tagmill.tags.explaining import Evaluator, Stored, Told
-from tagmill.tags.previews import Counts, Found
+from tagmill.tags.places import Found
+from tagmill.tags.previews import Counts
 
 TRUE, FALSE = ("✔", "green"), ("✘", "red")
 # Of what a path found; the answer has up to 20 of them.
@@ -106,12 +107,15 @@ def counts(
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("cluster")
     table.add_column("nodes", justify="right")
+    table.add_column("of", justify="right")
+    table.add_column("share", justify="right")
     if compare_to is not None:
         table.add_column("added", justify="right", style="green")
         table.add_column("removed", justify="right", style="red")
     rows = [(cluster.name, found) for cluster, found in clusters]
     for name, found in [*rows, ("all", total)]:
-        cells = [f"{found.nodes:,}"]
+        share = "-" if found.share is None else f"{found.share:.1%}"
+        cells = [f"{found.nodes:,}", f"{found.evaluated_nodes:,}", share]
         if compare_to is not None:
             cells += [f"+{found.added:,}", f"-{found.removed:,}"]
         table.add_row(name, *cells, style="bold" if name == "all" else None)

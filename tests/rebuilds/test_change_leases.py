@@ -1,0 +1,167 @@
+"""Changes in the queue: ahead of rebuilds, for what they changed alone, and never more than their
+share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.db import connection
+from django.db.models.functions import Now
+
+from tagmill.fleet import clusters
+from tagmill.fleet.models import Partition
+from tagmill.rebuilds import leases, rebuilds
+from tagmill.rebuilds.models import Worker
+from tagmill.tags import matches, tags
+from tests.fleet.support import (
+    ANY,
+    BARE,
+    HAS_GPU,
+    a_worker,
+    complete,
+    evaluated,
+    execute,
+    jobs,
+    put,
+    work,
+)
+from wire.messages import LeaseAnswer
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def ids(db: None, configure: Callable[..., None]) -> list[int]:
+    """Six partitions that are fresh for two tags; their nodes are n0 to n47, in order."""
+    configure(partition_slots=8)
+    clusters.create("north")
+    put(*(f"n{number}" for number in range(48)))
+    tags.create("gpu", definition=HAS_GPU)
+    tags.create("any", definition=ANY)
+    work(a_worker(name="first"))
+    Worker.objects.all().delete()
+    return list(Partition.objects.order_by("id").values_list("id", flat=True))
+
+
+def leased(worker: Worker, most: int = 1, *holds: int) -> LeaseAnswer:
+    return leases.lease(worker, most, holds)
+
+
+def finish(worker: Worker, answer: LeaseAnswer) -> None:
+    complete(worker, *(evaluated(answer, lease) for lease in answer.leases))
+
+
+def named(answer: LeaseAnswer) -> list[tuple[int, set[int | None]]]:
+    """Each leased partition with the bases of its expressions."""
+    return [
+        (lease.partition, {item.base_rev for item in lease.expressions}) for lease in answer.leases
+    ]
+
+
+def paid(worker: Worker) -> None:
+    Worker.objects.filter(id=worker.id).update(rebuilds_until="2000-01-01T00:00Z")
+
+
+def in_debt(worker: Worker) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE worker SET rebuilds_until = now() + interval '1 hour'")
+
+
+def test_a_change_comes_before_a_rebuild_that_waits(ids: list[int]) -> None:
+    worker = a_worker()
+    rebuilds.request(["gpu", "any"], None)
+    finish(worker, leased(worker))
+    # It is rebuilt already, and now it changes: all others wait.
+    put("n0", xml=BARE)
+    paid(worker)
+    assert named(leased(worker)) == [(ids[0], {1})]
+
+
+def test_a_change_raises_a_job_that_waits(ids: list[int]) -> None:
+    rebuilds.request(["gpu"], None)
+    put("n47", xml=BARE)
+    assert sorted(jobs("todo")) == [(item, "todo") for item in ids]
+    worker = a_worker()
+    paid(worker)
+    assert [partition for partition, _ in named(leased(worker))] == [ids[5]]
+
+
+def test_after_a_forced_rebuild_a_change_costs_what_it_changed(ids: list[int]) -> None:
+    worker = a_worker()
+    rebuilds.request(["any"], None)
+    put("n0", xml=BARE)
+    paid(worker)
+    answer = leased(worker)
+    # `any` has no base, and needs every node: it waits its turn.
+    assert named(answer) == [(ids[0], {1})]
+    assert [item.text for item in answer.expressions.values()] == [HAS_GPU]
+    finish(worker, answer)
+    in_debt(worker)
+    answer = leased(worker, 1, *ids[1:])
+    assert [lease.partition for lease in answer.leases] == [ids[1]]
+    finish(worker, answer)
+    work(worker)
+    assert matches.stale_partitions() == []
+
+
+def test_changes_that_never_stop_leave_a_rebuild_its_share(ids: list[int]) -> None:
+    worker = a_worker()
+    work(worker)
+    rebuild = rebuilds.request(None, None)
+    for number in range(60):
+        for node in range(0, 48, 8):
+            put(f"n{node}", xml=f"<list><i>{number}</i></list>".encode())
+        # It reads ahead: the next lease is asked for before the last one is completed.
+        first, second = leased(worker), leased(worker)
+        finish(worker, first)
+        finish(worker, second)
+        rebuild.refresh_from_db()
+        if rebuild.state == "complete":
+            break
+    assert rebuild.state == "complete"
+
+
+def test_after_changes_rebuilds_come_first(ids: list[int]) -> None:
+    worker = a_worker()
+    rebuilds.request(["any"], None)
+    put("n0", xml=BARE)
+    in_debt(worker)
+    # Everything that is stale in the partition, and so the change, too.
+    assert named(leased(worker)) == [(ids[0], {None, 1})]
+    put("n8", xml=BARE)
+    assert named(leased(worker)) == [(ids[1], {None, 1})]
+
+
+def test_a_lease_of_changes_is_owed_to_rebuilds(ids: list[int]) -> None:
+    worker = a_worker()
+    put("n0", xml=BARE)
+    answer = leased(worker)
+    execute("UPDATE lease SET leased_at = now() - interval '10 seconds'")
+    finish(worker, answer)
+    worker.refresh_from_db()
+    assert Worker.objects.filter(rebuilds_until__gt=Now()).exists()
+    assert worker.ordinary_until < worker.rebuilds_until
+
+
+def test_without_rebuilds_a_debt_stops_no_change(ids: list[int]) -> None:
+    worker = a_worker()
+    in_debt(worker)
+    put("n0", xml=BARE)
+    assert named(leased(worker)) == [(ids[0], {1})]
+
+
+def test_what_nobody_holds_does_not_starve(ids: list[int]) -> None:
+    worker = a_worker()
+    held = ids[:2]
+    taken: list[int] = []
+    put("n47", xml=BARE)
+    for number in range(40):
+        for node in (0, 8):
+            put(f"n{node}", xml=f"<list><i>{number}</i></list>".encode())
+        answer = leased(worker, 1, *held)
+        taken += [lease.partition for lease in answer.leases]
+        finish(worker, answer)
+        if ids[5] in taken:
+            break
+    assert ids[5] in taken and len(taken) > 4
