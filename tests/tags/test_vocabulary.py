@@ -235,7 +235,7 @@ def test_a_completion_unpacks_vocabularies_before_it_locks_anything(partition: P
     result = PartitionResult(str(uuid.uuid4()), partition.id, partition.rev, [], [], 1, 0.1)
     result = replace(result, vocabulary=[packed(words("<a/>"))], vocabulary_base=-1)
     with CaptureQueriesContext(connection) as queries:
-        completions.complete(worker, Completion(str(worker.uuid), [result]))
+        support.complete(worker, result)
     assert stored() == (partition.rev, {"a"})
     statements = [query["sql"] for query in queries]
     locks = [at for at, text in enumerate(statements) if "FOR NO KEY UPDATE" in text]
