@@ -21,7 +21,7 @@ from twisted.internet.defer import Deferred, DeferredLock, DeferredSemaphore
 from twisted.internet.task import LoopingCall
 from twisted.python.failure import Failure
 
-from api.pagination import limit_of
+from api.encoding import dumps
 from api.resources import previews as resource
 from api.server import users
 from api.server.http import Request, route_of
@@ -158,6 +158,8 @@ class Turns:
 
 
 class PreviewResource(Native):
+    # Django looks at them.
+    parameters = None
     methods: ClassVar[tuple[str, ...]] = ("GET", "POST")
 
     def __init__(
@@ -252,11 +254,11 @@ def _ask(django: WSGIHandler, environment: dict[str, Any]) -> tuple[int, dict[st
 def _read(environment: dict[str, Any], uuid: UUID) -> tuple[int, bytes]:
     """In a thread: the status and the body now. Raises PreviewGone."""
     request = WSGIRequest(environment)
-    limit = limit_of(request.GET)
+    asked = resource.Asked.of(request)
     try:
-        status, body = resource.answer(uuid, resource.base(request), limit)
+        status, body = resource.answer(uuid, asked)
     except NotFound:
         raise PreviewGone(
             "the preview was cancelled, or a newer one of the same client took its place"
         ) from None
-    return status, orjson.dumps(body, default=str)
+    return status, dumps(body)
