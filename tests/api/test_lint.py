@@ -98,7 +98,7 @@ def test_anybody_who_may_read_may_lint(viewer: APIClient, anonymous: APIClient) 
 def test_fields_are_checked(viewer: APIClient) -> None:
     problem(viewer.post(LINT, {}, format="json"), 400, "invalid")
     problem(lint(viewer, "//node", node="a"), 400, "unknown_field")
-    problem(lint(viewer, "//node", namespaces={"a": 1, "": 2}), 400, "invalid_definition")
+    problem(lint(viewer, "//node", namespaces={"a": "1", "": "2"}), 400, "invalid_definition")
     problem(lint(viewer, f"'{'x' * 20000}'"), 413, "too_large")
 
 
