@@ -87,8 +87,8 @@ class Postgres:
     def url(self) -> str:
         return f"postgresql://{USER}@/{DATABASE}?host={self.socket}"
 
-    def connect(self) -> psycopg.Connection[Any]:
-        return psycopg.connect(self.url, autocommit=True)
+    def connect(self, database: str = DATABASE) -> psycopg.Connection[Any]:
+        return psycopg.connect(self.url, dbname=database, autocommit=True)
 
     def dump(self, file: Path) -> None:
         self.run("pg_dump", "-h", str(self.socket), "-U", USER, "-Fc", "-f", str(file), DATABASE)
@@ -97,6 +97,11 @@ class Postgres:
         """Into the database that is there, while it is used."""
         into = ["-h", str(self.socket), "-U", USER, "-d", DATABASE]
         self.run("pg_restore", *into, "--clean", "--if-exists", "--single-transaction", str(file))
+
+    def restore_beside(self, file: Path, database: str) -> None:
+        """Into a database that is made for it."""
+        self.run("createdb", "-h", str(self.socket), "-U", USER, database)
+        self.run("pg_restore", "-h", str(self.socket), "-U", USER, "-d", database, str(file))
 
     def copy(self, target: Path) -> None:
         """Its files as they are, while it is stopped."""

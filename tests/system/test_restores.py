@@ -189,3 +189,14 @@ def test_nothing_untrue_is_shown_as_fresh_after_the_database_went_back(
     assert site.entity_tag(seen)[0] == 200
     site.put("c", GPU)
     assert site.fresh() == {"b", "c"}
+
+
+def test_a_dump_in_another_database_is_of_no_known_history(site: Site) -> None:
+    file = site.primary.socket / "beside"
+    site.primary.dump(file)
+    site.primary.restore_beside(file, "beside")
+    with site.primary.connect("beside") as connection:
+        stored = connection.execute("SELECT uuid FROM incarnation").fetchone()
+        found = connection.execute("SELECT uuid FROM current_incarnation").fetchone()
+    assert site.incarnation() == stored
+    assert found is None
