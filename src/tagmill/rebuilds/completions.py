@@ -7,6 +7,7 @@ from collections.abc import Container, Sequence
 import structlog
 from django.db import transaction
 
+from tagmill import locks
 from tagmill.errors import Invalid
 from tagmill.fleet import vocabularies
 from tagmill.fleet.models import Cluster, Partition
@@ -67,7 +68,7 @@ def _locked(worker: Worker, results: Sequence[PartitionResult]) -> dict[int, Par
     rows = Partition.objects.filter(id__in={part.partition for part in results})
     if not worker.token.all_clusters:
         rows = rows.filter(cluster__in=Cluster.objects.filter(worker_tokens=worker.token))
-    return {row.id: row for row in rows.order_by("id").select_for_update(no_key=True, of=("self",))}
+    return {row.id: row for row in locks.rows(rows)}
 
 
 def _results(part: PartitionResult, partition: Partition, path: str) -> list[matches.Result]:
