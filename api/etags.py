@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
 from django.http import HttpRequest
 from django.utils.http import parse_etags
@@ -39,9 +40,10 @@ def of_document(digest: bytes | memoryview[int]) -> str:
     return make("document", bytes(digest))
 
 
-def of_node(node_id: int, rev: int) -> str:
-    """Every change of a node or its documents stamps it with a higher rev; a move makes a row."""
-    return make("node", node_id, rev)
+def of_node(incarnation: UUID | None, node_id: int, rev: int) -> str:
+    """Every change of a node or its documents stamps it with a higher rev; a move makes a row. Both
+    are of one incarnation of the database; under None, not noted yet, nobody was given one."""
+    return make("node", str(incarnation), node_id, rev)
 
 
 def of_cluster(cluster: Cluster) -> str:

@@ -40,6 +40,8 @@ class Register:
 @dataclass(frozen=True, slots=True)
 class Registered:
     worker: str
+    incarnation: str
+    """Of the database. Revs, leases and ids of another are not to be believed."""
     clusters: list[str]
     heartbeat_seconds: int
     lease_seconds: int
@@ -64,6 +66,9 @@ class LeaseRequest:
     worker: str
     max_partitions: int = 1
     holds: list[int] = field(default_factory=list)
+    leases: list[str] | None = None
+    """All that the worker has; None: it does not say. Others of its leases were answers that never
+    reached it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +100,8 @@ class LeaseAnswer:
     leases: list[LeasedPartition]
     expressions: dict[str, Definition]
     """By expression id, as a decimal string (JSON's object keys are strings)."""
+    incarnation: str | None = None
+    """That of the revs in `leases`; None where there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +151,8 @@ class PartitionResult:
 @dataclass(frozen=True, slots=True)
 class Completion:
     worker: str
+    incarnation: str
+    """That of the leases and revs in `results`."""
     results: list[PartitionResult]
 
 

@@ -110,14 +110,21 @@ class Client:
         self,
         partition: int,
         *,
+        incarnation: str,
         since: int | None,
         after: int | None,
         max_nodes: int,
         max_bytes: int,
     ) -> Page:
-        """One page of a partition. Raises NotFound where the partition has gone, AnswerTooLarge for
-        a page above `most_page_bytes`."""
-        asked = {"since": since, "after": after, "max_nodes": max_nodes, "max_bytes": max_bytes}
+        """One page of a partition. Raises NotFound where the partition has gone, WorkerGone where
+        the incarnation has, AnswerTooLarge for a page above `most_page_bytes`."""
+        asked = {
+            "incarnation": incarnation,
+            "since": since,
+            "after": after,
+            "max_nodes": max_nodes,
+            "max_bytes": max_bytes,
+        }
         query = urlencode({key: value for key, value in asked.items() if value is not None})
         path = f"partitions/{partition}/nodes?{query}"
         headers, body = await self._ask("GET", path, None, self._most_page_bytes)

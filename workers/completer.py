@@ -34,7 +34,7 @@ log = structlog.get_logger("workers.completer")
 
 
 class _Item(NamedTuple):
-    """`size`: the result's bytes as JSON."""
+    """`size`: the result's bytes as JSON. The job has the incarnation that the result is of."""
 
     job: Job
     result: PartitionResult
@@ -75,6 +75,10 @@ class Completer:
         """Whether its result waits or is on its way."""
         return any(job is item.job for item in (*self._ready, *self._sending))
 
+    def keep(self, incarnation: str) -> None:
+        """Forget the results of any other. One on its way names its own, and is refused."""
+        self._ready = [item for item in self._ready if item.job.incarnation == incarnation]
+
     def add(self, job: Job, result: PartitionResult) -> None:
         self._ready.append(_Item(job, result, len(dump(result))))
         lingering = self._lingering
@@ -108,11 +112,16 @@ class Completer:
         try:
             while self._ready:
                 await self._linger()
+                if not self._ready:
+                    break
                 self._sending = self._cut()
+                worker = self.worker
                 error = await self._send()
                 sent, self._sending = self._sending, []
                 if isinstance(error, WorkerGone):
-                    self._gone()
+                    # Somebody else may have heard it first, and have registered again.
+                    if worker == self.worker:
+                        self._gone()
                     continue
                 if isinstance(error, Refused) and error.status == TOO_LARGE:
                     if len(sent) > 1:
@@ -127,9 +136,10 @@ class Completer:
     def _cut(self) -> list[_Item]:
         """The next completion, taken off what is ready: at least one result."""
         size, count = self._ready[0].size, 1
+        incarnation = self._ready[0].job.incarnation
         for item in self._ready[1:MOST_RESULTS]:
             size += item.size
-            if size > self._most_bytes:
+            if size > self._most_bytes or item.job.incarnation != incarnation:
                 break
             count += 1
         taken = self._ready[:count]
@@ -150,7 +160,8 @@ class Completer:
     async def _send(self) -> ServerError | None:
         backoff = Backoff()
         failures = 0
-        message = Completion(self.worker, [item.result for item in self._sending])
+        incarnation = self._sending[0].job.incarnation
+        message = Completion(self.worker, incarnation, [item.result for item in self._sending])
         while True:
             try:
                 answer = await self._client.complete(message)

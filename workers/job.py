@@ -28,12 +28,16 @@ from workers.store import Image
 class Job:
     """Written by the runtime; `members` and `changed` as bitmaps of slots.
 
+    `held` is the store's, which another job may bring forward meanwhile: what this job says of it
+    is `held_rev`, as it was planned. Its pages are read later, and may be newer than that.
     `deltas` has the base_rev of the expressions that only need what changed since `since`; `full`
     are the others. `changed` are the slots that the fetched pages named.
     """
 
     lease: LeasedPartition
+    incarnation: str
     held: Image | None
+    held_rev: int | None
     since: int | None
     deltas: dict[int, int]
     full: list[int]
@@ -59,19 +63,21 @@ class Job:
         """The image's after the fetch: its first page's; what it was where nothing is fetched."""
         if self.pages:
             return self.pages[0].rev
-        assert self.held is not None  # noqa: S101 - `is_current`
-        return self.held.rev
+        assert self.held_rev is not None  # noqa: S101 - `is_current`
+        return self.held_rev
 
     @property
     def is_current(self) -> bool:
         """Whether the image held is all that is needed: then there is nothing to fetch."""
-        return self.held is not None and not self.deltas and self.held.rev >= self.lease.rev
+        if self.held_rev is None or self.deltas:
+            return False
+        return self.held_rev >= self.lease.rev
 
     @property
     def learns_held(self) -> bool:
         """Whether the pages held have something that is new to the stored vocabulary."""
         learn = self.lease.vocabulary_rev
-        return self.held is not None and learn is not None and learn < self.held.rev
+        return self.held_rev is not None and learn is not None and learn < self.held_rev
 
     def fetched(self, answer: PageAnswer) -> None:
         """The answer to a page that was fetched."""
@@ -128,8 +134,13 @@ class Job:
         )
 
 
-def plan(lease: LeasedPartition, definitions: Mapping[str, Definition], held: Image | None) -> Job:
-    """Raises ProtocolError for an expression without a definition."""
+def plan(
+    lease: LeasedPartition,
+    definitions: Mapping[str, Definition],
+    held: Image | None,
+    incarnation: str,
+) -> Job:
+    """`incarnation`: the lease's. Raises ProtocolError for an expression without a definition."""
     bases = {item.expression: item.base_rev for item in lease.expressions}
     known = [base for base in bases.values() if base is not None and base >= 0]
     since: int | None = None
@@ -148,4 +159,5 @@ def plan(lease: LeasedPartition, definitions: Mapping[str, Definition], held: Im
     except KeyError as error:
         raise ProtocolError(f"a lease without the definition of {error}") from None
     full = [key for key in bases if key not in deltas]
-    return Job(lease, held, since, deltas, full, Pass(expressions))
+    held_rev = None if held is None else held.rev
+    return Job(lease, incarnation, held, held_rev, since, deltas, full, Pass(expressions))

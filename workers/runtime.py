@@ -56,6 +56,7 @@ LOW_WATER_SECONDS = 0.1
 LOW_WATER_PAGES = 2
 # Named in a lease request; the server reads 1 MiB of it.
 MOST_HOLDS = 50_000
+MOST_NAMED = 5_000
 # Attempts for one page; then the partition goes back, perhaps to a worker with a better path.
 FETCH_ATTEMPTS = 8
 # A lease that is not given back ends by the server's clock anyway.
@@ -76,6 +77,7 @@ class Worker:
         self.evaluator = EvaluatorProcess(reactor, options, metrics, self._fail)
         self._store = Store(settings.store_bytes, reactor.seconds, self.evaluator.forget)
         self._registered: Registered | None = None
+        self._incarnation = ""
         self._jobs: dict[str, Job] = {}
         self._interruptible: Deferred[Any] | None = None
         self._is_stopping = False
@@ -141,16 +143,22 @@ class Worker:
         pages = max(LOW_WATER_PAGES, self.evaluator.pages_in(LOW_WATER_SECONDS))
         await self.evaluator.below(pages, self._settings.prefetch)
         request = LeaseRequest(
-            registered.worker, self._settings.max_partitions, self._store.partitions()[:MOST_HOLDS]
+            registered.worker,
+            self._settings.max_partitions,
+            self._store.partitions()[:MOST_HOLDS],
+            list(self._jobs) if len(self._jobs) <= MOST_NAMED else None,
         )
         answer = await self._persistently(
             "lease", lambda: self._client.lease(request, WAIT_SECONDS)
         )
         self._metrics.leases.inc(len(answer.leases))
+        if answer.leases and answer.incarnation != registered.incarnation:
+            raise WorkerGone("a lease of another incarnation")
         for lease in answer.leases:
             held = self._store.get(lease.partition)
             try:
-                self._jobs[lease.lease] = jobs.plan(lease, answer.expressions, held)
+                planned = jobs.plan(lease, answer.expressions, held, registered.incarnation)
+                self._jobs[lease.lease] = planned
             except ProtocolError as error:
                 await self._give_back([lease.lease], str(error))
                 self._pause = self._trouble.next()
@@ -162,6 +170,7 @@ class Worker:
                 "register", lambda: self._client.register(message)
             )
             self._registered = registered
+            self._believe(registered.incarnation)
             self.evaluator.evaluation_seconds = registered.evaluation_seconds
             self._completer.worker = registered.worker
             if self._heart.running:
@@ -169,6 +178,22 @@ class Worker:
             self._heart.start(registered.heartbeat_seconds, now=False)
             log.info("registered", action="registered", worker=registered.worker)
         return self._registered
+
+    def _believe(self, incarnation: str) -> None:
+        """Whatever was learnt in another incarnation of the database is dropped: its revs name
+        other documents, its ids other expressions. The jobs ended with the registration before."""
+        if incarnation == self._incarnation:
+            return
+        if self._incarnation:
+            log.warning(
+                "the database has another history; what was held is dropped",
+                action="incarnation_changed",
+                partitions=len(self._store),
+            )
+        self._incarnation = incarnation
+        self._store.clear()
+        self._completer.keep(incarnation)
+        self._measure_store()
 
     async def _persistently(self, call: str, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Ask until there is an answer; other errors than an absent server get out."""
@@ -214,9 +239,11 @@ class Worker:
             self._store.drop(job.lease.partition)
         if isinstance(error, Unauthorized):
             self._fail(error)
+        elif job.is_abandoned:
+            pass
         elif isinstance(error, WorkerGone):
             self._gone()
-        elif not job.is_abandoned:
+        else:
             self._troubled(job, error)
 
     async def _submit(self, job: Job, answers: list[Deferred[None]]) -> None:
@@ -250,6 +277,7 @@ class Worker:
             try:
                 page = await self._client.batch(
                     job.lease.partition,
+                    incarnation=job.incarnation,
                     since=job.since,
                     after=after,
                     max_nodes=nodes,
@@ -277,13 +305,18 @@ class Worker:
         """Into the store, unless the image was dropped meanwhile."""
         partition = job.lease.partition
         is_kept = False
-        if job.since is None:
+        if job.is_abandoned or job.incarnation != self._incarnation:
+            pass
+        elif job.since is None:
             is_kept = self._store.admit(partition, job.pages)
         elif job.held is not None and self._store.get(partition) is job.held:
             is_kept = True
             if job.pages:
                 self._store.apply(partition, job.pages)
         job.is_passing = not is_kept
+        self._measure_store()
+
+    def _measure_store(self) -> None:
         self._metrics.store_bytes.set(self._store.size)
         self._metrics.store_partitions.set(len(self._store))
 
@@ -322,6 +355,9 @@ class Worker:
             error=str(error) or repr(error),
             exc_info=None if isinstance(error, WorkerError) else error,
         )
+        if isinstance(error, Refused):
+            # Perhaps a rev that the partition has never had: the next time it is fetched whole.
+            self._store.drop(job.lease.partition)
         self._pause = self._trouble.next()
         self._abandon(job, str(error) or repr(error), give_back=True)
 
@@ -393,7 +429,8 @@ class Worker:
                     self._abandon(job, "", give_back=False)
 
     def _gone(self) -> None:
-        """The server forgot this worker: its leases are lost, what it holds stays good."""
+        """The server forgot this worker: its leases are lost. Whether what it holds stays good, the
+        next registration says."""
         log.warning("the server forgot this worker", action="worker_gone")
         self._registered = None
         for job in list(self._jobs.values()):

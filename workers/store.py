@@ -117,6 +117,10 @@ class Store:
             self.size -= image.size
             self._dropped(image.pages)
 
+    def clear(self) -> None:
+        for partition in self.partitions():
+            self.drop(partition)
+
     def _drop_idle(self) -> None:
         oldest = self._now() - IDLE_SECONDS
         for partition in [key for key, image in self._images.items() if image.used < oldest]:

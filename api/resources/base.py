@@ -11,8 +11,9 @@ from rest_framework import serializers
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.utils.urls import replace_query_param
 
-from api import etags
+from api import etags, pagination
 from api.limits import SMALL, BodyLimit
 from api.openapi import Schema
 from api.pagination import KeysetPagination
@@ -71,6 +72,21 @@ class Resource(GenericAPIView[Any]):
         """One page of the rows; `bodies` turns all of them into their bodies."""
         rows = self.paginate_queryset(queryset) or []
         return self.get_paginated_response(list(bodies(list(rows))))
+
+    def keyed_page(
+        self, rows: Callable[[int, int], list[Any]], bodies: Callable[[list[Any]], Iterable[Any]]
+    ) -> Response:
+        """The same of rows with a number as their `key`: `rows(after, limit)` are those above."""
+        parameters = self.request.query_params
+        limit = pagination.limit_of(parameters)
+        cursor = parameters.get("after")
+        found = rows(pagination.decode(cursor, int) if cursor else -1, limit + 1)
+        following = None
+        if len(found) > limit:
+            after = pagination.encode(found[limit - 1].key)
+            address = self.request.build_absolute_uri()
+            following = replace_query_param(address, "after", after)
+        return Response({"results": list(bodies(found[:limit])), "next": following})
 
 
 def refuse_unknown(given: Iterable[str], known: Iterable[str], kind: str) -> None:

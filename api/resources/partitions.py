@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
+from uuid import UUID
 
 from django.http import HttpResponse
 from drf_spectacular.types import OpenApiTypes
@@ -51,7 +52,7 @@ class Partitions(Resource):
 
 
 class NodesOfPartition(WorkerCall):
-    parameters = frozenset({"since", "after", "max_nodes", "max_bytes"})
+    parameters = frozenset({"incarnation", "since", "after", "max_nodes", "max_bytes"})
     queryset = Partition.objects.all()
 
     @extend_schema(
@@ -60,7 +61,8 @@ class NodesOfPartition(WorkerCall):
         description="See docs/protocol.md.",
         tags=["worker protocol"],
         parameters=[
-            OpenApiParameter(name, int) for name in ("since", "after", "max_nodes", "max_bytes")
+            OpenApiParameter("incarnation", UUID, required=True),
+            *(OpenApiParameter(name, int) for name in ("since", "after", "max_nodes", "max_bytes")),
         ],
     )
     def get(self, request: Request, partition: int) -> HttpResponse:
@@ -70,7 +72,8 @@ class NodesOfPartition(WorkerCall):
         if not readable.exists():
             raise NotFound(f"no partition {partition}")
         config = load()
-        batch = batches.read(
+        batch = batches.read_in(
+            request.query_params.get("incarnation", ""),
             partition,
             since=self._number("since"),
             after=self._number("after"),

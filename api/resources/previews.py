@@ -23,13 +23,13 @@ from rest_framework.throttling import UserRateThrottle
 from api import limits, pagination
 from api.resources import waits
 from api.resources.base import Resource, Strict
-from api.resources.tags import Member, OneTag, TagFields, WarningOut
+from api.resources.tags import Member, OneTag, TagFields, WarningOut, member
 from api.roles import Role
 from tagmill.config import load
 from tagmill.errors import Invalid, NotFound, PreviewGone
 from tagmill.fleet.models import Node
 from tagmill.rebuilds import waiting
-from tagmill.tags import linting, previews
+from tagmill.tags import linting, places, previews
 from tagmill.tags.models import Preview
 
 OPERATOR = {"GET": Role.OPERATOR}
@@ -196,14 +196,12 @@ def _counts(counts: previews.Counts, is_compared: bool) -> dict[str, int | None]
     }
 
 
-def _page(rows: list[previews.Found], limit: int, address: str) -> dict[str, Any]:
+def _page(rows: list[places.Found], limit: int, address: str) -> dict[str, Any]:
     """`rows` has one more than the page when there is a next one."""
     page = rows[:limit]
     more = len(rows) > limit
     return {
-        "results": [
-            {"system_id": row.system_id, "hostname": row.hostname, "kind": row.kind} for row in page
-        ],
+        "results": [member(row) for row in page],
         "next": f"{address}&after={pagination.encode(page[-1].key)}" if more else None,
     }
 

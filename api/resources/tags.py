@@ -18,13 +18,12 @@ from api import etags, limits
 from api.resources import rebuilds as rebuild_resources
 from api.resources import waits
 from api.resources.base import Resource, Strict, one, with_etag
-from api.resources.nodes import live_nodes
 from expressions.lint import CODES
 from tagmill.config import load
 from tagmill.errors import TooLarge
 from tagmill.fleet.models import Node
 from tagmill.rebuilds import rebuilds, waiting
-from tagmill.tags import assign, freshness, linting, members, partial, tags
+from tagmill.tags import assign, freshness, linting, members, partial, places, tags
 from tagmill.tags.models import TAG_NAME, Tag
 
 # Kept short of what one transaction over the partitions' bitmaps does in well under a second.
@@ -147,6 +146,10 @@ class Member(serializers.Serializer[Any]):
     system_id = serializers.CharField()
     hostname = serializers.CharField()
     kind = serializers.CharField()
+
+
+def member(node: places.Found) -> dict[str, str]:
+    return {"system_id": node.system_id, "hostname": node.hostname, "kind": node.kind}
 
 
 def all_tags() -> QuerySet[Tag]:
@@ -292,8 +295,9 @@ class NodesOfTag(Resource):
         return with_etag(
             request,
             members.etag(tag),
-            lambda: self.page(
-                live_nodes().filter(nodetag__tag=tag), lambda rows: Member(rows, many=True).data
+            lambda: self.keyed_page(
+                lambda after, limit: places.matching(places.Filters(tags=(tag.id,)), after, limit),
+                lambda rows: [member(row) for row in rows],
             ),
         )
 

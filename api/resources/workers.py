@@ -130,6 +130,7 @@ class RegisterWorker(WorkerCall):
         config = load()
         answer = messages.Registered(
             worker=str(worker.uuid),
+            incarnation=str(worker.incarnation),
             clusters=[str(uuid) for uuid in clusters.values_list("uuid", flat=True)],
             heartbeat_seconds=config.heartbeat_seconds,
             lease_seconds=config.lease_seconds,
@@ -158,9 +159,10 @@ class LeasePartitions(WorkerCall):
         asked = self.message(messages.LeaseRequest)
         if not 1 <= asked.max_partitions <= MOST_PARTITIONS:
             raise Invalid(f"must be 1 to {MOST_PARTITIONS}", field="max_partitions")
-        return wire_answer(
-            leases.lease(self.worker(asked.worker), asked.max_partitions, asked.holds)
-        )
+        worker = self.worker(asked.worker)
+        if asked.leases is not None:
+            leases.give_back_unnamed(worker, checked(asked.leases))
+        return wire_answer(leases.lease(worker, asked.max_partitions, asked.holds))
 
 
 class Complete(WorkerCall):

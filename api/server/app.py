@@ -148,7 +148,7 @@ class Server:
         log.info("stopped")
 
     def _routes(self) -> list[Route]:
-        limits = Slice(None, None, self._config.batch_nodes, self._config.batch_bytes)
+        limits = Slice("", None, None, self._config.batch_nodes, self._config.batch_bytes)
         cache = BatchCache(self._config.batch_cache_bytes)
         most_wait = self._config.poll_seconds
         health, ready = Health(), self._ready

@@ -25,8 +25,10 @@ ZSTD_LEVEL = 3
 
 @dataclass(frozen=True)
 class Slice:
-    """What of a partition is asked for: the query parameters, within the server's limits."""
+    """What of a partition is asked for: the query parameters, within the server's limits. `since`
+    and the rev of the answer are of that incarnation of the database."""
 
+    incarnation: str
     since: int | None
     after: int | None
     max_nodes: int
@@ -50,7 +52,7 @@ class BatchResource(Native):
         offered = request.requestHeaders.getRawHeaders(b"accept-encoding", [])
         is_zstd = accepts_zstd(b",".join(offered).decode("latin-1"))
         # Two calls: only in between, on the reactor thread, can the cache be asked.
-        rev = await self._threads.call(readable_revision, token, self._partition)
+        rev = await self._threads.call(readable_revision, token, self._partition, part)
         key = (self._partition, rev, part, is_zstd)
         etag = 'W/"' + hashlib.blake2b(repr(key).encode(), digest_size=12).hexdigest() + '"'
         request.setHeader("ETag", etag)
@@ -68,19 +70,21 @@ class BatchResource(Native):
         respond(request, body)
 
 
-def readable_revision(token: str, partition: int) -> int:
-    """In a thread. The partition's rev; NotFound also where the token must not look."""
+def readable_revision(token: str, partition: int, part: Slice) -> int:
+    """In a thread. The partition's rev; NotFound also where the token must not look. Raises
+    IncarnationChanged."""
     clusters = cluster_ids(authenticated(token))
     if clusters is not None:
         found = Partition.objects.filter(id=partition, cluster_id__in=clusters)
         if not found.exists():
             raise NotFound(f"no partition {partition}")
-    return batches.revision(partition)
+    return batches.revision_in(part.incarnation, partition, part.since)
 
 
 def read(partition: int, part: Slice, is_zstd: bool) -> bytes:
     """In a thread: one batch as it goes over the wire."""
-    body = dump(batches.read(partition, **asdict(part)))
+    wanted = asdict(part)
+    body = dump(batches.read_in(wanted.pop("incarnation"), partition, **wanted))
     return zstandard.compress(body, ZSTD_LEVEL) if is_zstd else body
 
 
@@ -91,8 +95,10 @@ def slice_of(request: Request, limits: Slice) -> Slice:
     if unknown:
         name = min(unknown)
         raise UnknownField(f"unknown parameter {name!r}", field=name)
+    named = given.pop("incarnation", b"").decode("latin-1")
     numbers = {name: _number(name, value) for name, value in given.items()}
     return Slice(
+        incarnation=named,
         since=numbers.get("since"),
         after=numbers.get("after"),
         max_nodes=max(1, min(numbers.get("max_nodes", limits.max_nodes), limits.max_nodes)),

@@ -33,13 +33,17 @@ WAKE = 4
 LOOK_AGAIN_SECONDS = 5.0
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Poll:
     """What a worker asked for, and the token it asked with. `request` is read from the body at its
-    first use: in the thread of the first attempt, when the token has proved good."""
+    first use: in the thread of the first attempt, when the token has proved good. `is_new`: no
+    attempt has been made, so what it says of the worker is true at this moment. `dumped`: the
+    answer that leases something, as JSON, which may have megabytes: made in the thread."""
 
     token: str
     body: bytes
+    is_new: bool = True
+    dumped: bytes = b""
 
     @cached_property
     def request(self) -> LeaseRequest:

@@ -33,7 +33,7 @@ class LeaseResource(Native):
         answer = await self._broker.poll(poll, seconds)
         if seconds:
             request.setHeader("Preference-Applied", f"wait={seconds}")
-        respond(request, dump(answer))
+        respond(request, poll.dumped if answer.leases else dump(answer))
 
 
 # Bounds one transaction and one answer; a worker that wants more asks again.
@@ -55,9 +55,13 @@ def take(poll: Poll) -> Taken:
     asked = checked(poll.request)
     worker = registered(asked.worker, token)
     clusters = cluster_ids(token)
+    if poll.is_new and asked.leases is not None:
+        leases.give_back_unnamed(worker, asked.leases)
+    poll.is_new = False
     answer = leases.lease(worker, asked.max_partitions, asked.holds)
     leased: frozenset[int] = frozenset()
     if answer.leases:
+        poll.dumped = dump(answer)
         partitions = [lease.partition for lease in answer.leases]
         leased = frozenset(
             Partition.objects.filter(id__in=partitions).values_list("cluster_id", flat=True)
@@ -71,6 +75,11 @@ def checked(asked: LeaseRequest) -> LeaseRequest:
         raise Invalid(f"must be 1 to {MOST_PARTITIONS}", field="max_partitions")
     if len(asked.holds) > MOST_HOLDS:
         raise Invalid(f"must be {MOST_HOLDS} partitions at most", field="holds")
+    for uuid in asked.leases or ():
+        try:
+            UUID(uuid)
+        except ValueError:
+            raise Invalid(f"{uuid!r} is not the uuid of a lease", field="leases") from None
     return asked
 
 

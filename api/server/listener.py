@@ -17,7 +17,8 @@ log = structlog.get_logger("tagmill.listener")
 # How soon the thread notices that it shall stop.
 CHECK_SECONDS = 0.5
 FIRST_DELAY_SECONDS = 0.2
-LONGEST_DELAY_SECONDS = 5.0
+# One attempt of each server in this time costs a database that comes back nothing.
+LONGEST_DELAY_SECONDS = 2.0
 
 
 class Listener:

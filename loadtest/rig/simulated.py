@@ -168,6 +168,7 @@ class SimulatedWorker:
         self._beats: Connection | None = None
         self._heart = LoopingCall(self._beat)
         self._uuid = ""
+        self._incarnation = ""
         self._leases: list[str] = []
         self._images: dict[int, int] = {}
         self.is_registered = False
@@ -204,6 +205,9 @@ class SimulatedWorker:
         body = await self._post("workers/register", message)
         answer = messages.load(messages.Registered, body)
         self._uuid = answer.worker
+        if self._incarnation != answer.incarnation:
+            self._images.clear()
+        self._incarnation = answer.incarnation
         if not self._heart.running:
             self._heart.start(answer.heartbeat_seconds, now=False)
         self.is_registered = True
@@ -264,7 +268,8 @@ class SimulatedWorker:
             sizes = (
                 f"max_nodes={self._behaviour.batch_nodes}&max_bytes={self._behaviour.batch_bytes}"
             )
-            path = f"partitions/{partition}/nodes?{sizes}{since}{after}"
+            named = f"incarnation={self._incarnation}"
+            path = f"partitions/{partition}/nodes?{named}&{sizes}{since}{after}"
             began = reactor.seconds()
             body = unpack(await self._ask("GET", path, None, "Accept-Encoding: zstd\r\n"))
             self._fleet.report.batch_ms.append((reactor.seconds() - began) * 1000)
@@ -278,7 +283,7 @@ class SimulatedWorker:
         return rev or 0
 
     async def _complete(self, results: list[messages.PartitionResult]) -> None:
-        message = messages.Completion(self._uuid, results)
+        message = messages.Completion(self._uuid, self._incarnation, results)
         if self._chance(self._behaviour.late):
             give_up = messages.GiveUp(self._uuid, self._leases, "simulated: late")
             await self._post("workers/fail", give_up)

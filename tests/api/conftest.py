@@ -110,10 +110,11 @@ def evaluate(worker: APIClient) -> Callable[[], int]:
 
     def run() -> int:
         registered = _post(worker, "register", {"name": "w1", "evaluator": "lxml", "version": "1"})
-        me, applied = registered["worker"], 0
+        me, named, applied = registered["worker"], registered["incarnation"], 0
         while (leased := _post(worker, "lease", {"worker": me, "max_partitions": 8}))["leases"]:
             results = [_result(worker, leased, lease) for lease in leased["leases"]]
-            answer = _post(worker, "complete", {"worker": me, "results": results})
+            body = {"worker": me, "incarnation": named, "results": results}
+            answer = _post(worker, "complete", body)
             applied += sum(item["applied"] for item in answer["results"])
         return applied
 
@@ -127,7 +128,8 @@ def _post(worker: APIClient, call: str, body: dict[str, Any]) -> Any:
 
 
 def _result(worker: APIClient, leased: Any, lease: Any) -> dict[str, Any]:
-    batch = worker.get(f"/api/v1/partitions/{lease['partition']}/nodes").json()
+    path = f"/api/v1/partitions/{lease['partition']}/nodes"
+    batch = worker.get(path, {"incarnation": leased["incarnation"]}).json()
     matches = []
     for item in lease["expressions"]:
         text = leased["expressions"][str(item["expression"])]["text"]

@@ -17,6 +17,10 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
+from api import metrics
+from api.server import events
+from tagmill.fleet.models import Node
+from tagmill.rebuilds.models import Rebuild
 from tagmill.tags import previews
 from tests.api.conftest import client_of
 from tests.fleet import large
@@ -94,9 +98,26 @@ ASKING_ROWS = 100
         ("tags/?limit=1", 3, 1_000),
         ("tags/?limit=1000", 3, 3 * MATCHES),
         ("tags/t0100", 4, 2_000),
+        # A page's nodes, and one row of each partition and tag that is asked about.
+        ("tags/t0100/nodes", 4, 2_000),
+        ("tags/t0100/nodes?limit=1000", 4, 4_000),
+        ("nodes/?limit=1000", 3, 5_000),
+        ("nodes/?tag=t0001", 4, 2_000),
+        ("nodes/?tag=t0001&tag=t0002&not_tag=t0004&limit=1000", 6, 3_000),
+        ("nodes/?not_tag=manual1&limit=1000", 5, 5_000),
+        ("nodes/?cluster=south&limit=1000", 5, 5_000),
+        ("nodes/?hostname=host-3-7&tag=t0001", 4, 1_000),
+        ("nodes/?hostname=host-3-7", 3, 1_000),
         # Counted by an index, which reads no table; ten names of each.
         ("rebuilds/?limit=1000", 2, large.REBUILDS * (large.TAGS + 30)),
         ("workers/", 2, 1_000),
+        ("clusters/", 1, 1_000),
+        ("clusters/north", 1, 1_000),
+        # What is stale in a partition is counted over all its matches.
+        ("partitions/?limit=1000", 2, 2 * MATCHES),
+        ("user-tokens/?limit=1000", 1, 1_000),
+        ("worker-tokens/?limit=1000", 2, 1_000),
+        ("auth/token", 0, 100),
     ],
 )
 def test_lists_cost_what_their_page_shows(
@@ -112,8 +133,13 @@ def test_lists_cost_what_their_page_shows(
         # The progress of the one that runs looks at all its targets.
         ("rebuilds/rebuild/", 7, 3 * MATCHES),
         ("rebuilds/worker/", 3, 1_000),
+        ("fleet/cluster/", 3, 1_000),
+        ("fleet/partition/", 5, 2 * MATCHES),
         ("fleet/node/", 3, 1_000),
         ("fleet/node/?q=n3-7", 4, 1_000),
+        ("rebuilds/workertoken/", 4, 1_000),
+        ("auth/user/", 4, 1_000),
+        ("procrastinate/procrastinatejob/", 10, 3_000),
     ],
 )
 def test_the_admins_lists_cost_what_their_page_shows(
@@ -141,6 +167,26 @@ def test_a_tag_is_made_by_few_statements(api: APIClient) -> None:
     assert measured(make, 30, 4_000).status_code == 201
 
 
+def test_one_node_and_its_tags(api: APIClient) -> None:
+    node = Node.objects.order_by("-id").filter(deleted_at=None)[0].system_id
+    read(api, f"/api/v1/nodes/{node}", ASKING + 2, 1_000)
+    # One row of each tag.
+    assert read(api, f"/api/v1/nodes/{node}/tags", ASKING + 2, 4 * large.TAGS).json()["tags"]
+
+
+def test_one_rebuild_and_the_first_of_its_events(api: APIClient) -> None:
+    running = Rebuild.objects.get(state=Rebuild.State.RUNNING)
+    # Its progress, and what it waits for: all its targets, twice.
+    read(api, f"/api/v1/rebuilds/{running.uuid}", ASKING + 5, 5 * MATCHES)
+    measured(lambda: events.read_rebuilds([running.uuid]), 4, 3 * MATCHES)
+
+
+def test_metrics_and_lint(api: APIClient) -> None:
+    measured(lambda: list(metrics.DatabaseCollector().collect()), 6, 2 * MATCHES)
+    body = {"definition": "//node[@id='new']"}
+    measured(lambda: api.post("/api/v1/tags/lint", body, format="json"), ASKING + 1, 1_000)
+
+
 def test_previews_read_no_tombstones_that_are_older_than_their_matches(api: APIClient) -> None:
     ann = User.objects.create_user("ann")
     made = previews.start("//a1", {}, ann, "editor", "t0100")
@@ -149,3 +195,4 @@ def test_previews_read_no_tombstones_that_are_older_than_their_matches(api: APIC
     read(api, f"{address}?limit=1000", ASKING + 6, 5_000)
     for change in ("members", "added", "removed"):
         read(api, f"{address}/nodes?change={change}&limit=1000", ASKING + 3, 5_000)
+    measured(lambda: events.read_previews([made.uuid]), 1, 1_000)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
+from tagmill.fleet import incarnation
 from tagmill.fleet.models import Partition
 from tagmill.rebuilds import workers
 from tests.api.conftest import problem
@@ -165,7 +166,8 @@ def test_a_worker_reads_partitions_of_its_clusters_alone(
     put("a")
     put("b", cluster="south")
     for partition in Partition.objects.select_related("cluster"):
-        answer = worker.get(f"/api/v1/partitions/{partition.id}/nodes")
+        path = f"/api/v1/partitions/{partition.id}/nodes"
+        answer = worker.get(path, {"incarnation": incarnation.current()})
         if partition.cluster.name == "north":
             assert len(answer.json()["nodes"]) == 1
         else:
@@ -192,6 +194,12 @@ def test_messages_that_do_not_fit_the_protocol_are_refused(
 def test_batches_refuse_what_is_no_number(worker: APIClient, put: Callable[..., None]) -> None:
     put("a")
     path = f"/api/v1/partitions/{Partition.objects.get().id}/nodes"
-    assert problem(worker.get(path, {"since": "-1"}), 400, "invalid")["field"] == "since"
+    assert (
+        problem(worker.get(path, {"incarnation": uuid.uuid4(), "since": "-1"}), 400, "invalid")[
+            "field"
+        ]
+        == "since"
+    )
     assert problem(worker.get(path, {"sins": "1"}), 400, "unknown_field")["field"] == "sins"
-    assert worker.get(path, {"since": 0, "max_nodes": 0}).status_code == 200
+    given = {"incarnation": incarnation.current(), "since": 0, "max_nodes": 0}
+    assert worker.get(path, given).status_code == 200

@@ -105,7 +105,8 @@ def evaluated(answer: LeaseAnswer, lease: LeasedPartition) -> PartitionResult:
 
 
 def complete(worker: Worker, *results: PartitionResult) -> CompletionAnswer:
-    return completions.complete(worker, Completion(str(worker.uuid), list(results)))
+    named = str(worker.incarnation)
+    return completions.complete(worker, Completion(str(worker.uuid), named, list(results)))
 
 
 def work(worker: Worker) -> int:

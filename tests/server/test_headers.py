@@ -37,7 +37,7 @@ def test_other_headers_may_hold_any_bytes(stack: Stack) -> None:
     others = {"Prefer": BYTES, "If_None_Match": BYTES, "Accept_Encoding": BYTES, "Cookie": BYTES}
     for method, path, body, header, status in (
         ("POST", "/api/v1/workers/lease", lease, bearer, 200),
-        ("GET", "/api/v1/partitions/1/nodes", None, bearer, 404),
+        ("GET", f"/api/v1/partitions/1/nodes?incarnation={NOBODY}", None, bearer, 410),
         ("GET", f"/api/v1/rebuilds/{NOBODY}/events", None, token, 404),
         ("GET", f"/api/v1/tags/preview/{NOBODY}", None, token, 404),
         ("POST", "/api/v1/nodes/import", b"", token, 200),

@@ -67,7 +67,7 @@ def test_a_completion_counts_its_outcomes_and_its_seconds_per_document() -> None
         sample(total),
     )
     metrics.observe_completion(
-        Completion("w", [PartitionResult("l", 1, 1, [], [], 4, 2.0)]),
+        Completion("w", "i", [PartitionResult("l", 1, 1, [], [], 4, 2.0)]),
         CompletionAnswer([ResultOutcome("l", "late", 0, 0)]),
     )
     assert sample("tagmill_completions_total", outcome="late") == before[0] + 1

@@ -5,15 +5,16 @@ from __future__ import annotations
 import http.client
 import json
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.db.models.functions import Now
 
 from loadtest.rig.stack import Stack
-from tagmill.fleet import clusters
+from tagmill.fleet import clusters, incarnation
 from tagmill.fleet.models import Cluster, Partition
 from tagmill.rebuilds import workers
-from tagmill.rebuilds.models import WorkerToken
+from tagmill.rebuilds.models import Lease, WorkerToken
 from tests.fleet.fixtures import no_jobs
 from tests.fleet.support import HAS_GPU, a_worker, put, work
 from tests.server.test_serve import LEASE, call, registered, token_of, worker
@@ -58,7 +59,8 @@ def leased(stack: Stack, header: str, uuid: str) -> Any:
 
 
 def nodes(stack: Stack, header: str, cluster: str, query: str = "") -> tuple[int, Any]:
-    path = f"/api/v1/partitions/{partition(cluster)}/nodes{query}"
+    named = f"incarnation={incarnation.current()}"
+    path = f"/api/v1/partitions/{partition(cluster)}/nodes?{named}&{query}"
     response, data = call(stack, "GET", path, Authorization=header)
     return response.status, json.loads(data)
 
@@ -74,6 +76,31 @@ def test_a_token_leases_and_reads_partitions_of_its_clusters_alone(fleet: Stack)
     assert nodes(fleet, everywhere, "south")[0] == 200
     status, problem = nodes(fleet, header, "south")
     assert (status, problem["code"]) == (404, "not_found")
+
+
+def test_leases_whose_answer_was_lost_are_given_again_at_once(fleet: Stack) -> None:
+    header, uuid = worker(fleet)
+
+    def ask(**message: Any) -> dict[str, int]:
+        """{lease: partition} of the answer."""
+        body = json.dumps({"worker": uuid, "max_partitions": 1, **message})
+        response, data = call(fleet, "POST", LEASE, body, Authorization=header)
+        assert response.status == 200, data
+        return {item["lease"]: item["partition"] for item in json.loads(data)["leases"]}
+
+    first = ask(leases=[])
+    second = ask(leases=list(first))
+    assert set(first.values()) | set(second.values()) == {partition("north"), partition("south")}
+    # It does not say what it has.
+    assert ask() == {}
+    # The second answer never arrived.
+    again = ask(leases=list(first))
+    assert (set(again.values()), again.keys() & second.keys()) == (set(second.values()), set())
+    assert set(Lease.objects.values_list("uuid", flat=True)) == {*map(UUID, (*first, *again))}
+    response, data = call(
+        fleet, "POST", LEASE, json.dumps({"worker": uuid, "leases": ["x"]}), Authorization=header
+    )
+    assert (response.status, json.loads(data)["field"]) == (400, "leases")
 
 
 def test_a_worker_is_known_under_its_own_token_alone(fleet: Stack) -> None:
@@ -108,13 +135,13 @@ def test_batches_refuse_parameters_that_do_not_fit(
     fleet: Stack, query: str, code: str, field: str
 ) -> None:
     header, _ = worker(fleet)
-    status, problem = nodes(fleet, header, "north", f"?{query}")
+    status, problem = nodes(fleet, header, "north", query)
     assert (status, problem["code"], problem["field"]) == (400, code, field)
 
 
 def test_batches_bring_sizes_down_to_what_is_allowed(fleet: Stack) -> None:
     header, _ = worker(fleet)
-    status, batch = nodes(fleet, header, "north", f"?since=0&max_nodes=0&max_bytes={'9' * 18}")
+    status, batch = nodes(fleet, header, "north", f"since=0&max_nodes=0&max_bytes={'9' * 18}")
     assert (status, len(batch["nodes"])) == (200, 1)
 
 

@@ -64,6 +64,7 @@ class Fetch:
     """A lease under way: the pages read so far, onto a copy of what was held."""
 
     worker: int
+    incarnation: str
     lease: LeasedPartition
     definitions: dict[str, Definition]
     base: Image | None
@@ -75,7 +76,14 @@ class Fetch:
 
     def page(self, max_nodes: int) -> None:
         since = self.base.rev if self.base else None
-        batch = batches.read(self.lease.partition, since, self.after, max_nodes, 10_000)
+        batch = batches.read_in(
+            self.incarnation,
+            self.lease.partition,
+            since=since,
+            after=self.after,
+            max_nodes=max_nodes,
+            max_bytes=10_000,
+        )
         if self.rev is None:
             # The image takes the rev of its first page: newer documents, never older ones.
             self.rev = batch.rev

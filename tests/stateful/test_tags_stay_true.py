@@ -1,5 +1,5 @@
-"""Uploads, deletes, definitions, previews, leases, and late, duplicate and lost completions, in any
-order.
+"""Uploads, deletes, definitions, previews, leases, restores of the database, and late, duplicate
+and lost completions, in any order.
 
 At every step each match is what some state of its partition, not older than its rev, says; a tag
 flips only when its new expression is evaluated everywhere. At the end every tag is what lxml says.
@@ -8,6 +8,7 @@ flips only when its new expression is evaluated everywhere. At the end every tag
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -27,7 +28,7 @@ from hypothesis.stateful import (
 )
 
 from tagmill import config
-from tagmill.errors import NotCancellable
+from tagmill.errors import NotCancellable, WorkerGone
 from tagmill.fleet import clusters, ingest
 from tagmill.fleet.models import Node, Partition
 from tagmill.fleet.uploads import Upload
@@ -57,12 +58,14 @@ class Fleet(RuleBasedStateMachine):
         self.workers = [self.register(number) for number in range(2)]
         self.images: dict[tuple[int, int], Image] = {}
         self.fetches: list[Fetch] = []
-        self.results: list[tuple[int, PartitionResult]] = []
+        self.results: list[tuple[int, str, PartitionResult]] = []
         self.history: dict[tuple[int, int], list[tuple[int, Probes]]] = {}
         """(partition, slot) to what the node's documents were, from which rev on."""
         self.published: dict[int, int | None] = {}
         self.targets: dict[int, dict[int, int]] = {}
         """tag to {partition: rev when the pending definition was set}."""
+        self.dumped: tuple[str, Any] | None = None
+        """A savepoint, and what the model knew then."""
 
     def teardown(self) -> None:
         try:
@@ -171,15 +174,57 @@ class Fleet(RuleBasedStateMachine):
             assert Tag.objects.get(name=name).expression_id == found.expression_id
             assert leases.job_counts() == jobs
 
+    # -- the database ----------------------------------------------------------------------------
+
+    @rule()
+    def dump(self) -> None:
+        known = self.history, self.published, self.targets
+        self.dumped = transaction.savepoint(), copy.deepcopy(known)
+
+    @precondition(lambda self: self.dumped)
+    @rule()
+    def restore(self) -> None:
+        """The database goes back, under workers that go on with what they hold and have."""
+        assert self.dumped is not None
+        savepoint, known = self.dumped
+        transaction.savepoint_rollback(savepoint)
+        self.history, self.published, self.targets = copy.deepcopy(known)
+        with connection.cursor() as cursor:
+            cursor.execute("UPDATE incarnation SET history = 'before'")
+
+    @rule(
+        worker=st.integers(0, 1),
+        system_id=st.sampled_from(SYSTEM_IDS),
+        lost=st.sampled_from(sorted(DOCUMENTS)),
+        stored=st.sampled_from(sorted(DOCUMENTS)),
+    )
+    def lose_a_document(self, worker: int, system_id: str, lost: str, stored: str) -> None:
+        """One that was evaluated; the same rev is given to another, and then the result comes."""
+        self.dump()
+        self.upload([(system_id, CLUSTERS[0], lost, "none")])
+        self.lease(worker, 8)
+        seen = len(self.results)
+        for fetch in [fetch for fetch in self.fetches if fetch.worker == worker]:
+            self.finish(fetch, is_kept=True, failing=None)
+        self.restore()
+        self.upload([(system_id, CLUSTERS[0], stored, "none")])
+        for result in self.results[seen:]:
+            self.send(result)
+
     # -- workers ---------------------------------------------------------------------------------
 
     @rule(worker=st.integers(0, 1), most=st.integers(1, 3))
     def lease(self, worker: int, most: int) -> None:
         holds_now = [partition for owner, partition in self.images if owner == worker]
-        answer = leases.lease(self.workers[worker], most, holds_now)
+        try:
+            answer = leases.lease(self.workers[worker], most, holds_now)
+        except WorkerGone:
+            self.register_again(worker)
+            return
         for leased in answer.leases:
             base = self.images.get((worker, leased.partition))
-            self.fetches.append(Fetch(worker, leased, answer.expressions, base))
+            named = answer.incarnation or ""
+            self.fetches.append(Fetch(worker, named, leased, answer.expressions, base))
 
     @rule(worker=st.integers(0, 1))
     def work(self, worker: int) -> None:
@@ -190,7 +235,7 @@ class Fleet(RuleBasedStateMachine):
             while not fetch.is_done:
                 fetch.page(100)
             self.images[worker, fetch.lease.partition] = fetch.image()
-            self.send((worker, fetch.result(None)))
+            self.send((worker, fetch.incarnation, fetch.result(None)))
         del self.fetches[seen:]
 
     @precondition(lambda self: self.fetches)
@@ -198,7 +243,7 @@ class Fleet(RuleBasedStateMachine):
     def fetch(self, data: Any, max_nodes: int) -> None:
         fetch = data.draw(st.sampled_from(self.fetches))
         if not fetch.is_done:
-            fetch.page(max_nodes)
+            self.read(fetch, max_nodes)
 
     @precondition(lambda self: self.fetches)
     @rule(
@@ -207,13 +252,16 @@ class Fleet(RuleBasedStateMachine):
         failing=st.sampled_from([None] * 8 + DEFINITIONS[:1]),
     )
     def evaluate(self, data: Any, is_kept: bool, failing: str | None) -> None:
-        fetch = data.draw(st.sampled_from(self.fetches))
+        self.finish(data.draw(st.sampled_from(self.fetches)), is_kept, failing)
+
+    def finish(self, fetch: Fetch, is_kept: bool, failing: str | None) -> None:
         while not fetch.is_done:
-            fetch.page(100)
+            if not self.read(fetch, 100):
+                return
         self.fetches.remove(fetch)
         if is_kept:
             self.images[fetch.worker, fetch.lease.partition] = fetch.image()
-        self.results.append((fetch.worker, fetch.result(failing)))
+        self.results.append((fetch.worker, fetch.incarnation, fetch.result(failing)))
 
     @precondition(lambda self: self.results)
     @rule(data=st.data(), is_repeated=st.booleans())
@@ -260,9 +308,32 @@ class Fleet(RuleBasedStateMachine):
         maintenance.sweep()
         maintenance.collect_expressions()
 
-    def send(self, chosen: tuple[int, PartitionResult]) -> None:
-        worker, result = chosen
-        completions.complete(self.workers[worker], Completion("", [result]))
+    def send(self, chosen: tuple[int, str, PartitionResult]) -> None:
+        worker, named, result = chosen
+        try:
+            completions.complete(self.workers[worker], Completion("", named, [result]))
+        except WorkerGone:
+            self.register_again(worker)
+
+    def read(self, fetch: Fetch, most: int) -> bool:
+        """Whether there was a page."""
+        try:
+            fetch.page(most)
+        except WorkerGone:
+            self.register_again(fetch.worker)
+            return False
+        return True
+
+    def register_again(self, worker: int) -> None:
+        """In another incarnation nothing that is held is good. Results that are done may still be
+        sent, each as what it is."""
+        before = self.workers[worker]
+        said = Register(before.name, "model", "1")
+        self.workers[worker] = made = workers.register(before.token, said)
+        self.fetches = [fetch for fetch in self.fetches if fetch.worker != worker]
+        if made.incarnation != before.incarnation:
+            for key in [key for key in self.images if key[0] == worker]:
+                del self.images[key]
 
     # -- what must hold --------------------------------------------------------------------------
 
@@ -384,15 +455,17 @@ class Fleet(RuleBasedStateMachine):
         self.fetches.clear()
         self.let_leases_expire()
         maintenance.sweep()
+        self.register_again(0)
         for _ in range(200):
             answer = leases.lease(self.workers[0], 8, [])
             if not answer.leases:
                 break
             for leased in answer.leases:
-                fetch = Fetch(0, leased, answer.expressions, None)
+                named = answer.incarnation or ""
+                fetch = Fetch(0, named, leased, answer.expressions, None)
                 while not fetch.is_done:
                     fetch.page(3)
-                self.send((0, fetch.result(None)))
+                self.send((0, named, fetch.result(None)))
         maintenance.sweep()
         assert leases.job_counts()["todo"] == leases.job_counts()["doing"] == 0
 

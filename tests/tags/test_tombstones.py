@@ -1,4 +1,4 @@
-"""Counts and previews where deleted nodes still have their bits: against counting node by node."""
+"""Counts, previews and lists where deleted nodes still have their bits: against asking each."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import pytest
 from django.contrib.auth.models import User
 
 from tagmill.fleet import clusters
-from tagmill.tags import freshness, previews
-from tagmill.tags.models import Expression, Tag
+from tagmill.fleet.models import Node, Partition
+from tagmill.tags import freshness, places, previews
+from tagmill.tags.models import Assignment, Expression, NodeTag, Tag
 from tests.fleet.support import execute
 from wire import bitmap
 
@@ -122,3 +123,46 @@ def test_a_preview_counts_no_deleted_node_also_during_a_forced_rebuild(seed: int
     assert counts.nodes == live(new.expression_id)
     before = counts.nodes - counts.added + counts.removed
     assert before == live(old.expression_id, evaluated_by=new.expression_id)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_pages_of_nodes_are_those_that_the_view_says(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = random.Random(seed)
+    monkeypatch.setattr(places, "MAX_PARTITIONS", 2)
+    monkeypatch.setattr(places, "MAX_PLACES", 16)
+    for number in range(4):
+        expression = Expression.objects.create(text=f"//a{number}", digest=bytes([number]))
+        Tag.objects.create(name=f"t{number}", expression=expression)
+    fill(chance)
+    mine = Tag.objects.create(name="mine", pending_expression=expression)
+    for partition in Partition.objects.all()[:3]:
+        members = bitmap.to_bytes(chance.getrandbits(SLOTS), SLOTS)
+        Assignment.objects.create(tag=mine, partition=partition, members=members)
+    south = clusters.create("south")
+    Partition.objects.filter(number__gt=3).update(cluster=south)
+    every = list(Tag.objects.values_list("id", flat=True))
+    Node.objects.filter(slot__lt=9).update(hostname="same")
+    for _ in range(12):
+        with_tags = chance.sample(every, chance.choice([0, 1, 1, 2]))
+        without = chance.sample(every, chance.choice([0, 0, 1, 2]))
+        cluster = chance.choice([None, None, south.id])
+        hostname = chance.choice([None, None, "same"])
+        filters = places.Filters(with_tags, without, cluster, hostname)
+        wanted = Node.objects.filter(deleted_at=None).order_by("partition_id", "slot")
+        for tag in with_tags:
+            wanted = wanted.filter(id__in=NodeTag.objects.filter(tag=tag).values("node"))
+        for tag in without:
+            wanted = wanted.exclude(id__in=NodeTag.objects.filter(tag=tag).values("node"))
+        if cluster is not None:
+            wanted = wanted.filter(partition__cluster=cluster)
+        if hostname is not None:
+            wanted = wanted.filter(hostname=hostname)
+        found: list[str] = []
+        after, limit = -1, chance.choice([7, 100])
+        while page := places.matching(filters, after, limit):
+            assert len(page) <= limit
+            found += [node.system_id for node in page]
+            after = page[-1].key
+        assert found == list(wanted.values_list("system_id", flat=True)), filters

@@ -198,7 +198,7 @@ def test_learning_waits_until_there_is_nothing_else(partition: Partition) -> Non
     (lease,) = leases.lease(worker, 1, []).leases
     assert (len(lease.expressions), lease.vocabulary_rev) == (1, None)
     evaluated = support.result(lease, {lease.expressions[0].expression: set()})
-    completions.complete(worker, Completion(str(worker.uuid), [evaluated]))
+    completions.complete(worker, Completion(str(worker.uuid), str(worker.incarnation), [evaluated]))
     assert leases.lease(worker, 1, []).leases == []
     assert leases.learn() == 1
     (lease,) = leases.lease(worker, 1, []).leases
@@ -218,7 +218,7 @@ def test_a_completion_brings_it(partition: Partition) -> None:
     assert lease.vocabulary_rev == -1
     part = [packed(words("<a/>"))]
     result = replace(support.result(lease, {}), vocabulary=part, vocabulary_base=-1)
-    completions.complete(worker, Completion(str(worker.uuid), [result]))
+    completions.complete(worker, Completion(str(worker.uuid), str(worker.incarnation), [result]))
     assert stored() == (lease.rev, {"a"})
     assert leases.learn() == 0
 

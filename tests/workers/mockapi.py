@@ -82,6 +82,7 @@ class MockApi(Resource):
         self.registered: list[Register] = []
         self.lost: list[str] = []
         self.registration: dict[str, Any] = {
+            "incarnation": "first",
             "clusters": [],
             "heartbeat_seconds": 1000,
             "lease_seconds": 60,
@@ -172,12 +173,17 @@ class MockApi(Resource):
         ]
         keys = {key for expressions in wanted.values() for key in expressions}
         texts = {str(key): {"text": self.expressions[key], "namespaces": {}} for key in keys}
-        return orjson.dumps({"leases": leases, "expressions": texts})
+        named = self.registration["incarnation"]
+        return orjson.dumps({"leases": leases, "expressions": texts, "incarnation": named})
 
     def _batch(self, request: Any, partition: int) -> Any:
         if partition not in self.partitions:
             return problem(404, "not_found")(request)
-        asked = {key.decode(): int(values[0]) for key, values in request.args.items()}
+        given = {key.decode(): values[0] for key, values in request.args.items()}
+        named = given.pop("incarnation").decode()
+        if named != self.registration["incarnation"]:
+            return problem(410, "incarnation_changed")(request)
+        asked = {key: int(value) for key, value in given.items()}
         self.pages.append(asked)
         most = min(asked["max_nodes"], self.most_nodes)
         batch = self.partitions[partition].batch(asked.get("since"), asked.get("after"), most)

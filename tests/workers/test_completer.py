@@ -35,12 +35,14 @@ class Server:
     def __init__(self, verdict: Callable[[Completion], ServerError | None]) -> None:
         self.verdict = verdict
         self.requests: list[list[int]] = []
+        self.incarnations: list[str] = []
         self._gate: Deferred[None] = Deferred()
 
     def open(self) -> None:
         self._gate.callback(None)
 
     async def complete(self, message: Completion) -> CompletionAnswer:
+        self.incarnations.append(message.incarnation)
         self.requests.append([result.partition for result in message.results])
         if not self._gate.called:
             await self._gate
@@ -68,8 +70,9 @@ class Sender:
             expects=lambda: False,
         )
 
-    def add(self, partition: int, size: int) -> None:
-        job: Any = SimpleNamespace(lease=SimpleNamespace(partition=partition))
+    def add(self, partition: int, size: int, incarnation: str = "first") -> None:
+        lease = SimpleNamespace(partition=partition)
+        job: Any = SimpleNamespace(lease=lease, incarnation=incarnation)
         self.completer.add(job, result_of(partition, size))
 
 
@@ -160,5 +163,5 @@ def test_the_least_request_a_server_takes_holds_a_partition_of_500_tags() -> Non
         for constraint in Config.model_fields["request_bytes"].metadata
         if hasattr(constraint, "ge")
     )
-    size = len(dump(Completion("-" * 36, [result])))
+    size = len(dump(Completion("-" * 36, "-" * 36, [result])))
     assert 200_000 < size < 220_000 < least

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from twisted.internet.task import Clock
 
+from api.problems import RETRY_AFTER_SECONDS
 from workers.backoff import Backoff
 from workers.pages import Page
 from workers.store import IDLE_SECONDS, PAGE_OVERHEAD, Store
@@ -65,6 +66,11 @@ def test_delays_double_up_to_a_ceiling_and_start_again_after_a_success() -> None
     assert [backoff.next() for _ in range(5)] == [1, 2, 4, 8, 8]
     backoff.reset()
     assert backoff.next(retry_after=10) == 11
+
+
+def test_the_end_of_an_outage_is_noticed_within_five_seconds_however_long_it_was() -> None:
+    backoff = Backoff(uniform=lambda low, high: high)
+    assert max(backoff.next(RETRY_AFTER_SECONDS) for _ in range(100)) <= 5
 
 
 def test_delays_are_drawn_from_the_whole_range() -> None:

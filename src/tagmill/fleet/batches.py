@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import structlog
+from django.db import transaction
+
 from tagmill import sql
-from tagmill.errors import NotFound
+from tagmill.errors import Invalid, NotFound
+from tagmill.fleet import incarnation
 from tagmill.fleet.models import Partition
 from wire.messages import Batch, BatchNode
+
+log = structlog.get_logger("tagmill.batches")
 
 # Slots start at 0.
 BEFORE_THE_FIRST = -1
@@ -19,6 +25,30 @@ def revision(partition_id: int) -> int:
     if rev is None:
         raise NotFound(f"no partition {partition_id}")
     return rev
+
+
+def revision_in(named: str, partition_id: int, since: int | None) -> int:
+    """The partition's rev, for who knows it as of `since` in the incarnation that is named. Raises
+    IncarnationChanged, NotFound, and Invalid for a `since` that has never been."""
+    if not named:
+        raise Invalid("name the incarnation that the lease is of", field="incarnation")
+    ((current, rev),) = sql.rows(__file__, "revision", {"partition": partition_id})
+    if current != named:
+        raise incarnation.changed()
+    if rev is None:
+        raise NotFound(f"no partition {partition_id}")
+    if since is not None and since > rev:
+        log.error(incarnation.AHEAD, action="rev_ahead", partition=partition_id, at=rev, rev=since)
+        raise Invalid(f"partition {partition_id} is at rev {rev}", field="since")
+    return int(rev)
+
+
+def read_in(named: str, partition_id: int, *, since: int | None, **page: Any) -> Batch:
+    """`read` for who knows the partition as `revision_in` says, which raises."""
+    with transaction.atomic():
+        # What exchanges the tables waits for this transaction.
+        revision_in(named, partition_id, since)
+        return read(partition_id, since, **page)
 
 
 def read(

@@ -16,6 +16,26 @@ from django.db import models
 from django.db.models.functions import Now
 
 
+class Incarnation(models.Model):
+    """Which history of this database the revs belong to: one row (see `fleet.incarnation`).
+
+    The view `database_history` names the history that PostgreSQL is in; `current_incarnation` has
+    this row's uuid while that is the one noted here, and no row after a restore or a failover.
+    """
+
+    id = models.SmallIntegerField(primary_key=True, default=1)
+    uuid = models.UUIDField(default=uuid.uuid4, editable=False)
+    history = models.TextField(editable=False)
+    since = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        db_table = "incarnation"
+        constraints = [models.CheckConstraint(condition=models.Q(id=1), name="incarnation_is_one")]
+
+    def __str__(self) -> str:
+        return str(self.uuid)
+
+
 class Cluster(models.Model):
     """A site. Workers are authorised per cluster."""
 

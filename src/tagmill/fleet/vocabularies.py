@@ -12,13 +12,14 @@ import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
+from uuid import UUID
 
 import structlog
 import zstandard
 
 from expressions import vocabulary as words
 from tagmill import sql
-from tagmill.fleet import models
+from tagmill.fleet import incarnation, models
 from tagmill.fleet.models import Partition
 from wire import zstd
 
@@ -149,8 +150,10 @@ def _pack(vocabulary: words.Vocabulary) -> bytes:
 
 @dataclass
 class _Merged:
-    """`state`: of the database, as vocabulary_state.sql tells it; `revs` by partition."""
+    """`state`: of the database, as vocabulary_state.sql tells it; `revs` by partition, which mean
+    something in the incarnation alone."""
 
+    incarnation: UUID | None = None
     state: tuple[int, ...] = ()
     vocabulary: words.Vocabulary | None = None
     revs: Mapping[int, int] = field(default_factory=dict)
@@ -162,13 +165,17 @@ _merged = _Merged()
 
 def fleet() -> Known:
     """One query while nothing has changed. Of the threads that find a change, one merges."""
-    ((count, revs, last, missing, behind, documents),) = sql.rows(
+    ((uuid, count, revs, last, missing, behind, documents),) = sql.rows(
         __file__, "vocabulary_state", {"version": words.VERSION}
     )
     if missing or not count:
         return Known(None, count, missing, behind)
     state = (count, revs, last)
+    uuid = uuid or incarnation.current()
     with _lock:
+        if _merged.incarnation != uuid:
+            _merged.incarnation, _merged.state = uuid, ()
+            _merged.vocabulary, _merged.revs = None, {}
         if _merged.state != state:
             _refresh(documents)
             _merged.state = state

@@ -9,7 +9,7 @@ from django.db import transaction
 
 from tagmill import locks
 from tagmill.errors import Invalid
-from tagmill.fleet import vocabularies
+from tagmill.fleet import incarnation, vocabularies
 from tagmill.fleet.models import Cluster, Partition
 from tagmill.rebuilds import leases, rebuilds, workers
 from tagmill.rebuilds.models import Worker
@@ -30,10 +30,13 @@ def complete(worker: Worker, completion: Completion) -> CompletionAnswer:
     """Accept the results by compare-and-set, whether or not their leases still stand.
 
     What concerns a partition that is gone, or that the worker's token does not name, is stale.
-    Raises Invalid for a bitmap or a rev that cannot be; then nothing of the completion is applied.
+    Raises Invalid for a bitmap or a rev that cannot be, and IncarnationChanged for results of
+    another incarnation; then nothing of the completion is applied.
     """
     with transaction.atomic():
         partitions = _locked(worker, completion.results)
+        # With the locks: what declares a new incarnation looks at the partitions' matches after it.
+        incarnation.check(completion.incarnation)
         failing = {item.expression for part in completion.results for item in part.failures}
         failures.lock(failing)
         results = [
@@ -72,6 +75,14 @@ def _locked(worker: Worker, results: Sequence[PartitionResult]) -> dict[int, Par
 
 
 def _results(part: PartitionResult, partition: Partition, path: str) -> list[matches.Result]:
+    if part.rev > partition.rev:
+        log.error(
+            incarnation.AHEAD,
+            action="rev_ahead",
+            partition=partition.id,
+            at=partition.rev,
+            rev=part.rev,
+        )
     if not 0 <= part.rev <= partition.rev:
         raise Invalid(
             f"partition {partition.id} is at rev {partition.rev}, not {part.rev}",

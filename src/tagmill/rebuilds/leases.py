@@ -26,6 +26,7 @@ from typing import NamedTuple
 import structlog
 from asgiref.sync import async_to_sync
 from django.db import connection, transaction
+from django.db.models import Q
 from django.db.models.functions import Now
 from procrastinate.contrib.django import app
 from procrastinate.exceptions import AlreadyEnqueued
@@ -34,7 +35,7 @@ from procrastinate.jobs import Status
 from tagmill import locks, sql
 from tagmill.config import load
 from tagmill.errors import WorkerGone
-from tagmill.fleet import vocabularies
+from tagmill.fleet import incarnation, vocabularies
 from tagmill.fleet.models import Cluster
 from tagmill.locks import Lock
 from tagmill.rebuilds import workers
@@ -199,7 +200,7 @@ def lease(worker: Worker, max_partitions: int, holds: Sequence[int]) -> LeaseAns
             candidates, kind = _chosen([Candidate(*row) for row in found], owes)
             most = max_partitions if kind == PREVIEW else min(max_partitions, MOST_ORDINARY)
             jobs = _fetch(candidates, min(most, _share(candidates, kind, holds)))
-            answer = _granted(worker, jobs, kind)
+            answer = replace(_granted(worker, jobs, kind), incarnation=owes.incarnation)
             # Jobs whose work is done already do not count; others took the rest of them.
             if answer.leases or not jobs:
                 return answer
@@ -331,17 +332,20 @@ def heartbeat(worker: Worker, leases: Sequence[str]) -> list[str]:
 
 
 class Owes(NamedTuple):
-    """Whether previews had their share of a worker's time, and changes theirs."""
+    """Whether previews had their share of a worker's time, and changes theirs. `incarnation`: the
+    database's, in which the worker registered."""
 
     ordinary: bool
     rebuilds: bool
+    incarnation: str
 
 
 def _beat(worker: Worker) -> Owes:
+    """Raises WorkerGone, also for a worker of another incarnation."""
     values = {"worker": worker.id, "preview": int(PREVIEW), "change": int(CHANGE)}
     found = locks.query(Lock.WORKER, __file__, "beat", values)
     if not found:
-        raise WorkerGone("no such worker: register again")
+        raise WorkerGone("no such worker, or of another incarnation: register again")
     return Owes(*found[0])
 
 
@@ -386,10 +390,22 @@ def give_up(worker: Worker, leases: Sequence[str], reason: str) -> None:
     log.info("leases given up", action="give_up", worker=worker.name, leases=rows, reason=reason)
 
 
+def give_back_unnamed(worker: Worker, named: Sequence[str]) -> None:
+    """End the worker's leases that it does not name when it asks for more: the answer that granted
+    them was lost, in an outage of the database after the commit for example, and nobody would
+    evaluate their partitions before the deadline."""
+    lost = Lease.objects.filter(worker=worker).exclude(uuid__in=named)
+    uuids = [str(uuid) for uuid in lost.values_list("uuid", flat=True)]
+    if uuids:
+        give_up(worker, uuids, "the answer did not arrive")
+
+
 def reap() -> int:
-    """Take back the leases whose deadline has passed, by the database's clock; how many."""
+    """Take back the leases whose deadline has passed, by the database's clock, and those of workers
+    of another incarnation, whom nobody answers any more; how many."""
+    others = Worker.objects.exclude(incarnation=incarnation.current())
     with transaction.atomic():
-        expired = Lease.objects.filter(deadline__lte=Now())
+        expired = Lease.objects.filter(Q(deadline__lte=Now()) | Q(worker__in=others))
         # One that is being completed, or extended, is left for the next time.
         count = _release(locks.rows(expired, skip_locked=True))
     if count:

@@ -36,7 +36,7 @@ from tagmill import locks, sql
 from tagmill.audit import trail
 from tagmill.config import load
 from tagmill.database import MAINTENANCE_SECONDS
-from tagmill.fleet import emptied
+from tagmill.fleet import emptied, incarnation
 from tagmill.locks import Lock
 from tagmill.rebuilds import leases, rebuilds, workers
 from tagmill.rebuilds.models import Rebuild
@@ -95,6 +95,7 @@ def reap() -> int:
 @_periodic("* * * * * */10")
 def sweep() -> None:
     """What a crash, or a transaction that could not see another, left undone."""
+    incarnation.current()
     leases.repair()
     forgive()
     with transaction.atomic():

@@ -100,9 +100,15 @@ class WorkerToken(models.Model):
 
 
 class Worker(models.Model):
-    """One running worker process, as it registered itself. Deleted when it stays silent."""
+    """One running worker process, as it registered itself. Deleted when it stays silent.
+
+    What it holds and is leased belongs to one incarnation of the database (`fleet.incarnation`).
+    """
 
     uuid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
+    incarnation = models.UUIDField(
+        editable=False, help_text="the database's when it registered: in another it is void"
+    )
     token = models.ForeignKey(WorkerToken, on_delete=models.CASCADE, related_name="workers")
     name = models.CharField(max_length=256)
     evaluator = models.CharField(max_length=32)

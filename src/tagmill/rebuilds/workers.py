@@ -18,6 +18,7 @@ from django.db.models.functions import Now
 from tagmill import locks
 from tagmill.config import load
 from tagmill.errors import AlreadyExists, Invalid, WorkerGone
+from tagmill.fleet import incarnation
 from tagmill.fleet.models import Cluster
 from tagmill.rebuilds.models import Worker, WorkerToken
 from wire.messages import Register
@@ -70,7 +71,11 @@ def register(token: WorkerToken, said: Register) -> Worker:
         if not value or len(value) > limit or not value.isprintable():
             raise Invalid(f"must be 1 to {limit} printable characters", field=field)
     return Worker.objects.create(
-        token=token, name=said.name, evaluator=said.evaluator, version=said.version
+        incarnation=incarnation.current(),
+        token=token,
+        name=said.name,
+        evaluator=said.evaluator,
+        version=said.version,
     )
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
@@ -27,14 +28,13 @@ from tagmill.errors import NotFound
 from tagmill.fleet.models import Cluster
 from tagmill.locks import Lock
 from tagmill.rebuilds import leases
-from tagmill.tags import failures, matches
+from tagmill.tags import failures, matches, places
 from tagmill.tags.definitions import check, digest, expression_for
 from tagmill.tags.models import Expression, Preview
+from tagmill.tags.places import Found
 from wire import bitmap
 
 Change = Literal["members", "added", "removed"]
-# A place as one number: a slot is below this (config.partition_slots).
-PLACES = 1 << 17
 # Every live preview is evaluated again when a node changes: more than anybody looks at would only
 # cost. The bench has ten clients.
 MOST_OF_A_USER = 32
@@ -61,15 +61,6 @@ class Counts:
     nodes: int = 0
     added: int = 0
     removed: int = 0
-
-
-class Found(NamedTuple):
-    """A node of a page; `key` is its place in the order of all."""
-
-    key: int
-    system_id: str
-    hostname: str
-    kind: str
 
 
 class _Part(NamedTuple):
@@ -247,27 +238,8 @@ class Membership:
 
     def page(self, change: Change, after: int, limit: int) -> list[Found]:
         """Up to `limit` nodes whose key is above `after`, in the order of their keys."""
-        places = []
-        for key in self._places(change, after):
-            places.append(divmod(key, PLACES))
-            if len(places) == limit:
-                break
-        values = {"partitions": [item[0] for item in places], "slots": [item[1] for item in places]}
-        return [
-            Found(partition * PLACES + slot, *node)
-            for partition, slot, *node in sql.rows(__file__, "nodes_at", values)
-        ]
-
-    def _places(self, change: Change, after: int) -> Iterator[int]:
-        for part in self._parts:
-            first = part.partition * PLACES
-            if first + PLACES > after:
-                skipped = max(0, after + 1 - first)
-                bits = part.of(change) >> skipped << skipped
-                while bits:
-                    lowest = bits & -bits
-                    yield first + lowest.bit_length() - 1
-                    bits ^= lowest
+        found = (places.above(part.partition, part.of(change), after) for part in self._parts)
+        return places.page(chain.from_iterable(found), limit)
 
 
 def _held_tag(name: str | None) -> int | None:

@@ -13,7 +13,8 @@ from rich.tree import Tree
 from expressions.lint import Warning, caret
 from tagmill.fleet.models import Cluster
 from tagmill.tags.explaining import Evaluator, Stored, Told
-from tagmill.tags.previews import Counts, Found
+from tagmill.tags.places import Found
+from tagmill.tags.previews import Counts
 
 TRUE, FALSE = ("✔", "green"), ("✘", "red")
 # Of what a path found; the answer has up to 20 of them.

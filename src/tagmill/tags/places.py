@@ -1,0 +1,102 @@
+"""Nodes by their places: pages of whatever bitmaps say, in the order of (partition, slot).
+
+A page costs what it shows, and the bitmaps of the partitions that it looks at: no node is read to
+find out that it is not in the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import NamedTuple
+from uuid import UUID
+
+from tagmill import sql
+from wire import bitmap
+
+# A place as one number: a slot is below this (config.partition_slots).
+PLACES = 1 << 17
+# Whose bitmaps are read at once; a page of a tag that most nodes carry needs fewer.
+MAX_PARTITIONS = 256
+# Looked up at once, where nodes of a page turn out to be deleted.
+MAX_PLACES = 16_384
+
+
+class Found(NamedTuple):
+    """A node of a page; `key` is its place in the order of all."""
+
+    key: int
+    system_id: str
+    hostname: str
+    kind: str
+    cluster: str
+    cluster_uuid: UUID
+    rev: int
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True)
+class Filters:
+    """All of them hold of a node that is listed. Tags and clusters by their ids; None: any."""
+
+    tags: Sequence[int] = ()
+    not_tags: Sequence[int] = ()
+    cluster: int | None = None
+    hostname: str | None = None
+
+
+def matching(filters: Filters, after: int, limit: int) -> list[Found]:
+    """Up to `limit` live nodes whose key is above `after`. They carry what `node_tag` says."""
+    return page(_places(filters, after), limit)
+
+
+def page(places: Iterator[int], limit: int) -> list[Found]:
+    """The first `limit` live nodes at these places, which ascend."""
+    found: list[Found] = []
+    wanted = limit
+    while len(found) < limit and (keys := list(islice(places, wanted))):
+        pairs = [divmod(key, PLACES) for key in keys]
+        values = {"partitions": [pair[0] for pair in pairs], "slots": [pair[1] for pair in pairs]}
+        live = [
+            Found(partition * PLACES + slot, *node)
+            for partition, slot, *node in sql.rows(__file__, "nodes_at", values)
+        ]
+        found += live
+        # Twice what is missing, or twice as many again where few of them live.
+        missing = limit - len(found)
+        wanted = min(2 * (missing if 2 * len(live) > wanted else wanted), MAX_PLACES)
+    return found[:limit]
+
+
+def above(partition: int, bits: int, after: int) -> Iterator[int]:
+    """The places of the slots set, above `after`."""
+    first = partition * PLACES
+    if first + PLACES > after:
+        skipped = max(0, after + 1 - first)
+        for slot in bitmap.slots(bits >> skipped << skipped):
+            yield first + slot
+
+
+def _places(filters: Filters, after: int) -> Iterator[int]:
+    values = {
+        "tags": [*filters.tags, *filters.not_tags],
+        "cluster": filters.cluster,
+        "hostname": filters.hostname,
+        "first": max(0, after) // PLACES,
+        "most": MAX_PARTITIONS,
+    }
+    while rows := sql.rows(__file__, "bitmaps", values):
+        for partition, slots, named, members in rows:
+            bits = (1 << slots) - 1
+            if filters.hostname is not None:
+                bits &= bitmap.from_slots(named or ())
+            sets = [0 if data is None else bitmap.from_bytes(data) for data in members]
+            for has in sets[: len(filters.tags)]:
+                bits &= has
+            for has in sets[len(filters.tags) :]:
+                bits &= ~has
+            yield from above(partition, bits, after)
+        values["first"] = rows[-1][0] + 1
