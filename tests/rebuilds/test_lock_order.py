@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from django.db import transaction
 
+from tagmill import locks
 from tagmill.fleet import clusters, ingest
 from tagmill.fleet.models import Cluster, Partition
 from tagmill.rebuilds import leases, rebuilds
@@ -31,6 +34,10 @@ from tests.fleet.support import (
 )
 from wire.messages import Failure
 
+SOURCE = Path(locks.__file__).parent
+# Jobs that run are finished under their lease's lock.
+UNDER_ANOTHER_LOCK = {"finish_jobs"}
+
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
@@ -52,6 +59,17 @@ def emptied() -> Cluster:
     """The south, without a node, and with something to evaluate."""
     ingest.delete("b")
     return Cluster.objects.get(name="south")
+
+
+def test_rows_are_locked_by_the_helpers_alone() -> None:
+    locking = re.compile(r"^(?!--).*\bFOR (NO KEY )?(KEY )?(UPDATE|SHARE)\b(?!.*SKIP LOCKED)", re.M)
+    places = [path for path in SOURCE.rglob("*.py") if path.name != "locks.py"]
+    for path in places:
+        text = path.read_text()
+        assert "select_for_update" not in text, path
+        for name in re.findall(r'sql\.(?:rows|run)\(\s*__file__,\s*"(\w+)"', text):
+            query = (path.parent / "sql" / f"{name}.sql").read_text()
+            assert name in UNDER_ANOTHER_LOCK or not locking.search(query), (path, name)
 
 
 def lock(table: str, key: int) -> None:
