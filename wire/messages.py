@@ -35,6 +35,8 @@ class Register:
     name: str
     evaluator: str
     version: str
+    host: str = ""
+    pid: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,8 @@ class LeaseAnswer:
     leases: list[LeasedPartition]
     expressions: dict[str, Definition]
     """By expression id, as a decimal string (JSON's object keys are strings)."""
+    evaluation_seconds: float | None = None
+    """What one expression may take from now on; None: as registered."""
     incarnation: str | None = None
     """That of the revs in `leases`; None where there are none."""
 
@@ -174,6 +178,8 @@ class GiveUp:
     worker: str
     leases: list[str]
     reason: str
+    delay: int = 0
+    """Seconds for which nobody is to be given these partitions, unless they change."""
 
 
 def dump(message: Any) -> bytes:

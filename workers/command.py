@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 from typing import Any, NoReturn
 
@@ -12,6 +13,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.error import CannotListenError
 from twisted.python.failure import Failure
 
+from wire import __version__
 from workers import logs, settings
 from workers.client import Client
 from workers.errors import BadSettings, Unauthorized
@@ -33,7 +35,7 @@ def main(argv: list[str]) -> int:
     try:
         given = settings.load(argv, os.environ)
     except BadSettings as error:
-        print(f"The worker does not start: {error}", file=sys.stderr)  # noqa: T201
+        logs.STREAM.write(f"The worker does not start: {error}\n")
         return BAD_SETTINGS
     from twisted.internet import reactor
 
@@ -77,6 +79,8 @@ class _Process:
             name=self._settings.name,
             server=self._settings.server,
             evaluator=self._settings.evaluator,
+            version=__version__,
+            host=socket.gethostname(),
         )
         done = Deferred.fromCoroutine(self._worker.run())
         done.addErrback(self._failed)
@@ -106,5 +110,5 @@ class _Process:
         self.code = FAILED
 
     def _say(self, problem: str, code: int) -> None:
-        print(f"The worker stops: {problem}", file=sys.stderr)  # noqa: T201
+        logs.STREAM.write(f"The worker stops: {problem}\n")
         self.code = code

@@ -11,6 +11,7 @@ WorkerError
 │       └── ProtocolError    an answer that is not the protocol's, as a proxy's login page
 │           └── AnswerTooLarge   more bytes than a worker takes
 └── EvaluatorError       the child process
+    ├── Unfinished       it stalled or died on a document or a page, and did so again
     └── EvaluatorBroken  it does not start at all
 """
 
@@ -84,6 +85,15 @@ class AnswerTooLarge(ProtocolError):
 
 class EvaluatorError(WorkerError):
     """A page could not be evaluated, and no expression is to blame."""
+
+
+class Unfinished(EvaluatorError):
+    """The message names the partition and, where a document is the place, its slot."""
+
+    def __init__(self, partition: int, slot: int | None, reason: str) -> None:
+        place = "a page" if slot is None else f"the document in slot {slot}"
+        super().__init__(f"{place} of partition {partition} could not be read: {reason}")
+        self.slot = slot
 
 
 class EvaluatorBroken(EvaluatorError):

@@ -1,10 +1,15 @@
-"""One JSON object a line on standard error, from structlog and Twisted."""
+"""One JSON object a line on standard error, from structlog and Twisted.
+
+Each line says which process it is of: `pid`, and `worker`, the server's name for it, as soon as
+there is one. A line that cannot be written, as where the disk is full, is counted and left out:
+nothing in the worker fails by its log.
+"""
 
 from __future__ import annotations
 
 import logging
-import sys
-from typing import Any
+import os
+from typing import Any, TextIO, cast
 
 import orjson
 import structlog
@@ -20,10 +25,39 @@ LEVELS = {
 }
 
 
+class Stream:
+    """Standard error for whole lines, unbuffered, which raises nothing. `lost` counts them."""
+
+    def __init__(self, descriptor: int = 2) -> None:
+        self.lost = 0
+        self._descriptor = descriptor
+
+    def write(self, line: str) -> None:
+        data = line.encode(errors="replace")
+        try:
+            while data:
+                data = data[os.write(self._descriptor, data) :]
+        except OSError:
+            self.lost += 1
+
+    def flush(self) -> None:
+        """Nothing is kept back."""
+
+
+STREAM = Stream()
+_identity: dict[str, Any] = {}
+
+
+def identify(**fields: Any) -> None:
+    """These stand in every line from now on."""
+    _identity.update(fields)
+
+
 def configure(level: int) -> None:
     """Of this process, once. Twisted's own are shown from warnings up."""
     processors: list[Processor] = [
         structlog.stdlib.add_log_level,
+        _identified,
         _without_nothing,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
@@ -32,11 +66,15 @@ def configure(level: int) -> None:
     structlog.configure(
         processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(cast(TextIO, STREAM)),
         cache_logger_on_first_use=True,
     )
     observer: Any = _twisted
     globalLogBeginner.beginLoggingTo([observer], redirectStandardIO=False)
+
+
+def _identified(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:
+    return {"pid": os.getpid(), **_identity, **event}
 
 
 def _without_nothing(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:

@@ -15,6 +15,9 @@ from prometheus_client import (
 from twisted.web.resource import Resource
 from twisted.web.server import Site
 
+from wire.messages import Register
+from workers import logs
+
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 BYTES = tuple(float(1 << n) for n in range(10, 25, 2))
 
@@ -34,7 +37,13 @@ class Metrics:
         self.documents = Counter("tagmill_worker_documents", "Documents evaluated", **make)
         self.unreadable = Counter(
             "tagmill_worker_unreadable_documents",
-            "Documents that could not be parsed; they match nothing",
+            "Documents that the parser refused; they match nothing",
+            **make,
+        )
+        self.unfinished = Counter(
+            "tagmill_worker_unfinished_documents",
+            "Documents and pages on which the child stalled or died twice; their partitions were"
+            " given back",
             **make,
         )
         self.batch_bytes = Histogram(
@@ -76,7 +85,25 @@ class Metrics:
         self.store_bytes = Gauge(
             "tagmill_worker_store_bytes", "Bytes of batches held, compressed", **make
         )
+        self.info = Gauge(
+            "tagmill_worker_info",
+            "1; which worker this is, once it has registered",
+            ["worker", "name", "host", "pid", "evaluator", "version"],
+            **make,
+        )
+        lost = Gauge(
+            "tagmill_worker_log_lines_lost",
+            "Lines of the log that could not be written, as to a full disk",
+            **make,
+        )
+        lost.set_function(lambda: logs.STREAM.lost)
         self.store_partitions = Gauge("tagmill_worker_store_partitions", "Partitions held", **make)
+
+    def identify(self, worker: str, said: Register) -> None:
+        """It registered; what it was before does not count any more."""
+        self.info.clear()
+        pid = str(said.pid)
+        self.info.labels(worker, said.name, said.host, pid, said.evaluator, said.version).set(1)
 
     def site(self) -> Site:
         root: Any = Resource()

@@ -8,6 +8,9 @@ child never waits for the network and no partition waits here while another work
 from __future__ import annotations
 
 import itertools
+import os
+import socket
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -22,8 +25,10 @@ from twisted.internet.defer import (
 from twisted.internet.task import LoopingCall, deferLater
 from twisted.python.failure import Failure
 
-from wire.messages import VERSION, GiveUp, Heartbeat, LeaseRequest, Register, Registered
+from wire import __version__
+from wire.messages import GiveUp, Heartbeat, LeaseRequest, Register, Registered
 from workers import job as jobs
+from workers import logs
 from workers.backoff import Backoff
 from workers.client import Client
 from workers.completer import Completer
@@ -59,6 +64,11 @@ MOST_HOLDS = 50_000
 MOST_NAMED = 5_000
 # Attempts for one page; then the partition goes back, perhaps to a worker with a better path.
 FETCH_ATTEMPTS = 8
+# Seconds before a partition that the child did not get through may be leased again: twice as many
+# each time.
+FIRST_DELAY, MOST_DELAY = 5, 600
+# Of the host's name, as the server stores it.
+MAX_HOST = 256
 # A lease that is not given back ends by the server's clock anyway.
 GIVE_UP_SECONDS = 5.0
 
@@ -73,7 +83,9 @@ class Worker:
         self._settings = settings
         self._client = client
         self._metrics = metrics
-        options = ChildOptions(settings.evaluator, settings.image_bytes, settings.shadow)
+        options = ChildOptions(
+            settings.evaluator, settings.image_bytes, settings.shadow, settings.evaluation_bytes
+        )
         self.evaluator = EvaluatorProcess(reactor, options, metrics, self._fail)
         self._store = Store(settings.store_bytes, reactor.seconds, self.evaluator.forget)
         self._registered: Registered | None = None
@@ -83,6 +95,8 @@ class Worker:
         self._is_stopping = False
         self._error: Exception | None = None
         self._trouble = Backoff()
+        # How often each partition could not be evaluated, since it last could.
+        self._unfinished: Counter[int] = Counter()
         self._pause = 0.0
         self._completer = Completer(
             reactor,
@@ -151,6 +165,9 @@ class Worker:
         answer = await self._persistently(
             "lease", lambda: self._client.lease(request, WAIT_SECONDS)
         )
+        if answer.evaluation_seconds is not None:
+            # A server that was started anew may allow another time.
+            self.evaluator.evaluation_seconds = answer.evaluation_seconds
         self._metrics.leases.inc(len(answer.leases))
         if answer.leases and answer.incarnation != registered.incarnation:
             raise WorkerGone("a lease of another incarnation")
@@ -165,7 +182,10 @@ class Worker:
 
     async def _register(self) -> Registered:
         if self._registered is None:
-            message = Register(self._settings.name, self._settings.evaluator, str(VERSION))
+            host, pid = socket.gethostname(), os.getpid()
+            message = Register(
+                self._settings.name, self._settings.evaluator, __version__, host[:MAX_HOST], pid
+            )
             registered = await self._persistently(
                 "register", lambda: self._client.register(message)
             )
@@ -176,6 +196,8 @@ class Worker:
             if self._heart.running:
                 self._heart.stop()
             self._heart.start(registered.heartbeat_seconds, now=False)
+            logs.identify(worker=registered.worker)
+            self._metrics.identify(registered.worker, message)
             log.info("registered", action="registered", worker=registered.worker)
         return self._registered
 
@@ -210,7 +232,7 @@ class Worker:
                     "no answer; trying again",
                     action="retrying",
                     call=call,
-                    error=str(error),
+                    error=_explained(error, self._settings.server),
                     delay=round(delay, 3),
                 )
                 await self._sleep(delay)
@@ -348,20 +370,32 @@ class Worker:
 
     def _troubled(self, job: Job, error: BaseException | None) -> None:
         """Give the partition back, and wait before the next lease: it may be the same one."""
+        delay = self._delay(job.lease.partition, error)
         log.error(
             "a partition is given back",
             action="given_up",
             partition=job.lease.partition,
             error=str(error) or repr(error),
+            delay=delay,
             exc_info=None if isinstance(error, WorkerError) else error,
         )
         if isinstance(error, Refused):
             # Perhaps a rev that the partition has never had: the next time it is fetched whole.
             self._store.drop(job.lease.partition)
         self._pause = self._trouble.next()
-        self._abandon(job, str(error) or repr(error), give_back=True)
+        self._abandon(job, str(error) or repr(error), give_back=True, delay=delay)
 
-    def _abandon(self, job: Job, reason: str, *, give_back: bool) -> None:
+    def _delay(self, partition: int, error: BaseException | None) -> int:
+        """For how many seconds nobody should be given the partition: each attempt at what the child
+        does not get through costs a child, with all that it holds. An upload ends the delay."""
+        if not isinstance(error, EvaluatorError):
+            return 0
+        times = self._unfinished[partition]
+        self._unfinished[partition] += 1
+        # A shift of so many bits is beyond MOST_DELAY.
+        return min(FIRST_DELAY << min(times, 16), MOST_DELAY)
+
+    def _abandon(self, job: Job, reason: str, *, give_back: bool, delay: int = 0) -> None:
         job.is_abandoned = True
         if job.is_passing:
             self.evaluator.forget(job.pages)
@@ -369,7 +403,7 @@ class Worker:
         self._metrics.completions.labels("given_up" if give_back else "lost").inc()
         self.evaluator.cancel(job.pass_)
         if give_back:
-            giving = Deferred.fromCoroutine(self._give_back([job.lease.lease], reason))
+            giving = Deferred.fromCoroutine(self._give_back([job.lease.lease], reason, delay))
             self._giving.append(giving)
             giving.addBoth(lambda _: self._giving.remove(giving))
         if job.is_fetching and job.fetching is not None:
@@ -386,13 +420,14 @@ class Worker:
                 self._fail(error)
             return
         self._trouble.reset()
+        self._unfinished.pop(job.lease.partition, None)
         del self._jobs[job.lease.lease]
         self._look_idle()
 
-    async def _give_back(self, leases: list[str], reason: str) -> None:
+    async def _give_back(self, leases: list[str], reason: str, delay: int = 0) -> None:
         if self._registered is None:
             return
-        message = GiveUp(self._registered.worker, leases, reason[:500])
+        message = GiveUp(self._registered.worker, leases, reason[:500], delay)
         call = Deferred.fromCoroutine(self._client.give_up(message))
         call.addTimeout(GIVE_UP_SECONDS, self._reactor)
         try:
@@ -483,6 +518,12 @@ class Worker:
 
     async def _sleep(self, seconds: float) -> None:
         await deferLater(self._reactor, seconds)
+
+
+def _explained(error: ServerError, server: str) -> str:
+    if not isinstance(error, NotFound):
+        return str(error)
+    return f"{error}: is {server} (--server) the address of a Tagmill server, without /api/v1?"
 
 
 def _one_node(after: int | None, error: AnswerTooLarge) -> str:

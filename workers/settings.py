@@ -23,6 +23,8 @@ UNITS = {"": 1, "b": 1, "k": 10**3, "kb": 10**3, "m": 10**6, "mb": 10**6, "g": 1
 UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30}
 MOST_PORT = 65535
 MOST_PARTITIONS = 256
+API = "/api/v1"
+LEAST_EVALUATION_BYTES = 256 * 2**20
 
 
 def size(text: str) -> int:
@@ -31,6 +33,13 @@ def size(text: str) -> int:
     if found is None or found[2].lower() not in UNITS:
         raise ValueError("must be a number of bytes, as 1048576 or 64MiB")
     return int(found[1]) * UNITS[found[2].lower()]
+
+
+def evaluation_bytes(text: str) -> int:
+    value = size(text)
+    if 0 < value < LEAST_EVALUATION_BYTES:
+        raise ValueError("must be 256MiB or more, which a large document takes, or 0")
+    return value
 
 
 def count(least: int, most: int) -> Callable[[str], int]:
@@ -60,7 +69,10 @@ def url(text: str) -> str:
         is_good = False
     if not is_good:
         raise ValueError("must be a URL, as http://127.0.0.1:8080")
-    return text
+    if parts.query or parts.fragment or parts.username is not None:
+        raise ValueError("must be a URL without user, query or fragment, as http://127.0.0.1:8080")
+    # What the API's documentation shows is meant as well.
+    return text.rstrip("/").removesuffix(API).rstrip("/")
 
 
 def choice(*names: str) -> Callable[[str], str]:
@@ -143,6 +155,12 @@ class Settings:
     )
     image_bytes: int = option(
         size, "1GiB", "Bytes of images that the kernel holds between leases. 0 holds none."
+    )
+    evaluation_bytes: int = option(
+        evaluation_bytes,
+        "2GiB",
+        "Memory that the evaluating process may take beside its images: one that needs more ends,"
+        " and what it was at is given back or has failed. At least 256MiB; 0 is no limit.",
     )
     shadow: float = option(
         share, "0", "Share of the documents, 0 to 1, on which the kernel is compared with lxml."

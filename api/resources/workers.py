@@ -31,6 +31,8 @@ from wire import messages
 
 # Bounds one transaction and one answer; a worker that wants more asks again.
 MOST_PARTITIONS = 256
+# What a worker could not evaluate is tried again within the hour.
+MAX_DELAY = 3600
 
 T = TypeVar("T")
 
@@ -48,6 +50,8 @@ class WorkerOut(serializers.Serializer[Any]):
     name = serializers.CharField()
     evaluator = serializers.CharField()
     version = serializers.CharField()
+    host = serializers.CharField()
+    pid = serializers.IntegerField()
     token = serializers.CharField(source="token.name")
     clusters = serializers.ListField(
         child=serializers.CharField(),
@@ -183,7 +187,10 @@ class GiveUp(WorkerCall):
     @_documented("fail")
     def post(self, request: Request) -> HttpResponse:
         asked = self.message(messages.GiveUp)
-        leases.give_up(self.worker(asked.worker), checked(asked.leases), asked.reason)
+        if not 0 <= asked.delay <= MAX_DELAY:
+            raise Invalid(f"must be 0 to {MAX_DELAY} seconds", field="delay")
+        worker = self.worker(asked.worker)
+        leases.give_up(worker, checked(asked.leases), asked.reason, asked.delay)
         return HttpResponse(b"{}", content_type="application/json")
 
 

@@ -134,11 +134,18 @@ def test_a_preview_shows_what_would_change(working: Callable[[], None]) -> None:
     working()
     shown = tag("preview", "gpu", "-d", "//node[@id='core'][not(node)]", "--nodes", "1")
     rows = [line.split() for line in shown.splitlines()]
-    assert ["north", "0", "+0", "-2"] in rows
-    assert ["south", "1", "+1", "-0"] in rows
-    assert ["all", "1", "+1", "-2"] in rows
+    assert ["north", "0", "2", "0.0%", "+0", "-2"] in rows
+    assert ["south", "1", "1", "100.0%", "+1", "-0"] in rows
+    assert ["all", "1", "3", "33.3%", "+1", "-2"] in rows
     assert "added to gpu" in shown
     assert "and 1 more" in shown
+    shown = tag("preview", "-d", "//node[@id='core'][not(node)]", "--cluster", "north", "--out")
+    rows = [line.split() for line in shown.splitlines()]
+    assert ["north", "0", "2", "0.0%"] in rows
+    assert "south" not in shown
+    assert shown.split("out\n")[1].split() == ["a", "b"]
+    with pytest.raises(CommandError, match="no cluster 'none'"):
+        tag("preview", "-d", "//node", "--cluster", "none")
     assert not Preview.objects.exists()
 
 

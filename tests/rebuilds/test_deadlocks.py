@@ -139,6 +139,8 @@ class Chaos:
         changes: dict[str, Any] = {"definition": self.chance.choice(TEXTS)}
         if self.chance.random() < 0.2:
             changes = {"namespaces": {"p": "p"}}
+        elif self.chance.random() < 0.1:
+            changes = {"kind": "manual"}
         tags.update(self.chance.choice(NAMES), **changes)
 
     def delete(self) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from uuid import uuid4
 
 import pytest
+import structlog
 from django.db.models.functions import Now
 
 from tagmill.errors import Invalid
@@ -34,7 +35,7 @@ from tests.fleet.support import (
     work,
 )
 from wire import bitmap
-from wire.messages import MatchResult
+from wire.messages import Failure, MatchResult
 
 pytestmark = pytest.mark.django_db
 
@@ -330,6 +331,42 @@ def test_a_lease_given_up_can_be_had_at_once_and_only_by_its_worker(worker: Work
     assert Lease.objects.exists()
     leases.give_up(worker, [lease.lease, str(uuid4())], "draining")
     assert partitions(worker, 1) == [lease.partition]
+
+
+def test_what_a_worker_could_not_evaluate_waits_for_its_time_or_for_a_change(
+    worker: Worker,
+) -> None:
+    _, lease = lease_one(worker)
+    leases.give_up(worker, [lease.lease], "the document in slot 1 could not be read", 300)
+    assert jobs("todo") == [(lease.partition, "todo")]
+    assert partitions(worker, 1) == []
+    execute("UPDATE procrastinate_jobs SET scheduled_at = now() - interval '1 second'")
+    (again,) = leases.lease(worker, 1, []).leases
+    leases.give_up(worker, [again.lease], "the document in slot 1 could not be read", 300)
+    leases.defer_partitions([lease.partition], leases.PREVIEW)
+    assert partitions(worker, 1) == []
+    put("a", xml=BARE)
+    assert partitions(worker, 1) == [lease.partition]
+
+
+def test_a_lease_says_what_an_expression_may_take_now(
+    worker: Worker, configure: Callable[..., None]
+) -> None:
+    configure(evaluation_seconds=40.0)
+    assert lease_one(worker)[0].evaluation_seconds == 40.0
+
+
+def test_a_failed_evaluation_is_logged_with_its_tag_partition_and_reason(worker: Worker) -> None:
+    answer, lease = lease_one(worker)
+    (stale,) = lease.expressions
+    failed = [Failure(stale.expression, "stopped after 9 steps")]
+    said = replace(evaluated(answer, lease), matches=[], failures=failed)
+    with structlog.testing.capture_logs() as lines:
+        complete(worker, said)
+    (line,) = (line for line in lines if line.get("action") == "evaluation_failed")
+    assert (line["tags"], line["partitions"]) == (["gpu"], [lease.partition])
+    assert line["reason"] == "stopped after 9 steps"
+    assert line["expression"] == stale.expression and line["worker"] == worker.name
 
 
 def test_a_change_during_a_lease_that_is_given_up_makes_one_job(worker: Worker) -> None:

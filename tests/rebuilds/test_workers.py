@@ -5,9 +5,10 @@ from __future__ import annotations
 from uuid import uuid4
 
 import pytest
+import structlog
 from django.db.models.functions import Now
 
-from tagmill.errors import AlreadyExists, Invalid, WorkerGone
+from tagmill.errors import AlreadyExists, Invalid, NotFound, WorkerGone
 from tagmill.fleet import clusters
 from tagmill.rebuilds import leases, workers
 from tagmill.rebuilds.models import Worker, WorkerToken
@@ -24,6 +25,39 @@ def test_a_token_authenticates_until_it_is_revoked() -> None:
     assert text.split("_")[2] not in str(WorkerToken.objects.values().get())
     WorkerToken.objects.update(revoked_at=Now())
     assert workers.authenticate(text) is None
+
+
+def test_a_revoked_token_leaves_its_name_to_the_next() -> None:
+    _, first = workers.issue_token("rack", "all")
+    assert workers.revoke("rack") == 1
+    _, second = workers.issue_token("rack", "all")
+    assert workers.authenticate(first) is None and workers.authenticate(second) is not None
+    assert workers.revoke(first.split("_")[1]) == 0
+    with pytest.raises(NotFound):
+        workers.revoke("shelf")
+
+
+@pytest.mark.parametrize(
+    ("token", "why"),
+    [
+        ("", "it is no worker token, as tmw_..."),
+        ("tmw_0000000000000000_" + "x" * 43, "no token has this lookup"),
+        ("revoked", "it was revoked"),
+        ("altered", "its secret is wrong"),
+    ],
+)
+def test_a_refused_token_is_logged_with_the_reason_and_without_its_secret(
+    token: str, why: str
+) -> None:
+    _, real = workers.issue_token("rack", "all")
+    if token == "revoked":
+        workers.revoke("rack")
+    given = {"revoked": real, "altered": real[:-1]}.get(token, token)
+    with structlog.testing.capture_logs() as lines:
+        assert workers.authenticate(given) is None
+    (line,) = lines
+    assert (line["log_level"], line["action"], line["why"]) == ("info", "worker_refused", why)
+    assert real.split("_", 2)[2][:20] not in str(line)
 
 
 def test_what_is_not_the_token_does_not_authenticate() -> None:

@@ -90,6 +90,7 @@ class MockApi(Resource):
             "batch_nodes": 1000,
             "batch_bytes": 1 << 22,
         }
+        self.evaluation_seconds: float | None = None
         self.most_nodes = 1000
         self.parked: list[Any] = []
         self.numbers = itertools.count(1)
@@ -174,7 +175,10 @@ class MockApi(Resource):
         keys = {key for expressions in wanted.values() for key in expressions}
         texts = {str(key): {"text": self.expressions[key], "namespaces": {}} for key in keys}
         named = self.registration["incarnation"]
-        return orjson.dumps({"leases": leases, "expressions": texts, "incarnation": named})
+        answer: dict[str, Any] = {"leases": leases, "expressions": texts, "incarnation": named}
+        if self.evaluation_seconds is not None:
+            answer["evaluation_seconds"] = self.evaluation_seconds
+        return orjson.dumps(answer)
 
     def _batch(self, request: Any, partition: int) -> Any:
         if partition not in self.partitions:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import orjson
 import psutil
 import pytest
 import treq
@@ -17,17 +18,20 @@ import treq
 from tests.workers import mockapi
 from tests.workers.running import polled, run
 from tests.workers.test_worker import Rig
+from wire import __version__
 
 MANAGE = Path(__file__).parents[2] / "manage.py"
 ENDLESS = "count(//*[count(//*[count(//*) > 1]) > 1]) > 1"
 BIG = "<node>" + "<a/>" * 3000 + "</node>"
 
 
-def spawn(rig: Rig, *options: str, token: str = mockapi.TOKEN) -> subprocess.Popen[bytes]:
+def spawn(
+    rig: Rig, *options: str, token: str = mockapi.TOKEN, stderr: Any = subprocess.PIPE
+) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, str(MANAGE), "worker", "--server", rig.url, *options],
         env={**os.environ, "TAGMILL_WORKER_TOKEN": token},
-        stderr=subprocess.PIPE,
+        stderr=stderr,
     )
 
 
@@ -44,6 +48,47 @@ def test_an_idle_worker_ends_at_a_signal(number: int) -> None:
         await rig.api.until(lambda: bool(rig.api.parked))
         process.send_signal(number)
         assert await ended(rig, process) == 0
+        await rig.close()
+
+    run(story())
+
+
+def test_a_full_disk_under_its_log_stops_neither_its_work_nor_its_end() -> None:
+    async def story() -> None:
+        rig = Rig()
+        rig.partition(1, ["<node/>"])
+        rig.api.expressions = {7: "/node"}
+        rig.api.work.append({1: {7: None}})
+        port = free_port()
+        full = os.open("/dev/full", os.O_WRONLY)
+        process = spawn(rig, "--metrics-port", str(port), stderr=full)
+        os.close(full)
+        await rig.results(1)
+        page = await treq.get(f"http://127.0.0.1:{port}/metrics", persistent=False)
+        text = await page.text()
+        assert "tagmill_worker_log_lines_lost 2.0" in text
+        assert f'pid="{process.pid}"' in text and 'worker="worker-1"' in text
+        said = rig.api.registered[0]
+        assert (said.pid, said.host) == (process.pid, socket.gethostname())
+        assert said.version == __version__
+        process.send_signal(signal.SIGTERM)
+        assert await ended(rig, process) == 0
+        await rig.close()
+
+    run(story())
+
+
+def test_each_line_says_which_process_it_is_of() -> None:
+    async def story() -> None:
+        rig = Rig()
+        process = spawn(rig, "--name", "twin")
+        await rig.api.until(lambda: bool(rig.api.parked))
+        process.send_signal(signal.SIGTERM)
+        assert await ended(rig, process) == 0
+        assert process.stderr is not None
+        lines = [orjson.loads(line) for line in process.stderr.read().splitlines()]
+        assert {line["pid"] for line in lines} == {process.pid}
+        assert [line.get("worker") for line in lines] == [None, "worker-1", "worker-1"]
         await rig.close()
 
     run(story())

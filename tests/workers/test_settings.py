@@ -51,15 +51,28 @@ def test_the_evaluator_is_chosen_by_what_is_built(
             chosen("kernel")
 
 
+@pytest.mark.parametrize("tail", ["", "/", "/api/v1", "/api/v1/"])
+def test_the_address_of_the_api_is_understood_as_the_servers(tail: str) -> None:
+    given = settings.load(["--token", "t", "--server", f"http://tags:8080{tail}"], {})
+    assert given.server == "http://tags:8080"
+
+
+@pytest.mark.parametrize("url", ["http://tags/?a=1", "http://tags/#a", "http://me:secret@tags/"])
+def test_an_address_that_says_more_than_a_server_has_is_refused(url: str) -> None:
+    with pytest.raises(BadSettings, match="--server: must be a URL without") as caught:
+        settings.load(["--token", "t", "--server", url], {})
+    assert "secret" not in str(caught.value)
+
+
 def test_every_problem_is_named_at_once() -> None:
     with pytest.raises(BadSettings) as caught:
         settings.load(["--server", "nowhere", "--prefetch", "much"], {})
     assert all(word in str(caught.value) for word in ("--server", "--prefetch", "--token"))
 
 
-def test_a_bad_setting_ends_with_code_2(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bad_setting_ends_with_code_2(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["--token", "t", "--max-partitions", "0"]) == 2
-    assert "--max-partitions" in capsys.readouterr().err
+    assert "--max-partitions" in capfd.readouterr().err
 
 
 def test_the_page_lists_every_option_with_its_default() -> None:

@@ -381,6 +381,142 @@ def test_a_document_that_cannot_be_parsed_matches_nothing() -> None:
     run(story())
 
 
+# Read by the child's interpreter when it starts: whoever reads a document with "faulty" in it comes
+# to harm, for as long as the file FLAG is there.
+FAULTY_READER = """
+import os, time
+import expressions.documents
+
+def guarded(read, text_of):
+    def reader(*arguments):
+        if "faulty" in text_of(*arguments) and os.path.exists("FLAG"):
+            FAULT
+        return read(*arguments)
+    return reader
+
+documents = expressions.documents
+documents.compose = guarded(documents.compose, lambda probes: probes["lshw"])
+try:
+    import tagmill_kernel
+except ImportError:
+    pass
+else:
+    class Image:
+        def __init__(self):
+            self._image = Healthy()
+            self.put = guarded(self._image.put, lambda slot, probes: probes["lshw"])
+        def __getattr__(self, name):
+            return getattr(self._image, name)
+        def __len__(self):
+            return len(self._image)
+
+    Healthy, tagmill_kernel.PartitionImage = tagmill_kernel.PartitionImage, Image
+"""
+
+
+def faulty_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> Path:
+    """The file that must be removed for the fault to go."""
+    flag = tmp_path / "flag"
+    flag.touch()
+    code = FAULTY_READER.replace("FLAG", str(flag)).replace("FAULT", fault)
+    (tmp_path / "sitecustomize.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    return flag
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("time.sleep(60)", "stopped after"),
+        ("os._exit(9)", "died on it 2 times"),
+        ("raise MemoryError", "out of memory: allow more with --evaluation-bytes"),
+    ],
+)
+def test_a_document_that_the_child_does_not_get_through_is_never_said_to_match_nothing(
+    fault: str,
+    reason: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    log: list[dict[str, Any]],
+) -> None:
+    flag = faulty_reader(tmp_path, monkeypatch, fault)
+    monkeypatch.setattr("workers.evaluators.process.READ_SECONDS", 0.3)
+
+    async def story() -> None:
+        rig = Rig()
+        rig.api.registration["evaluation_seconds"] = 0.3
+        rig.partition(1, ["<node/>", "<node>faulty</node>"])
+        rig.partition(2, ["<node/>"])
+        rig.api.expressions = {7: "/node"}
+        rig.api.work.append({1: {7: None}, 2: {7: None}})
+        rig.start()
+        await rig.api.until(lambda: len(rig.api.given_up) == 1)
+        await rig.results(1)
+        rig.api.enqueue({1: {7: None}})
+        await rig.api.until(lambda: len(rig.api.given_up) == 2)
+        # Nobody has said anything of partition 1, and each time it is left alone for longer.
+        assert {result.partition for result in rig.api.results} == {2}
+        assert [message.delay for message in rig.api.given_up] == [5, 10]
+        assert "slot 1 of partition 1 could not be read" in rig.api.given_up[1].reason
+        assert reason in rig.api.given_up[1].reason
+        lines = [line for line in log if line.get("action") == "given_up"]
+        assert [(line["partition"], line["delay"]) for line in lines] == [(1, 5), (1, 10)]
+        assert rig.value("tagmill_worker_unfinished_documents_total") == 2
+        # It was not the document: the next time it is read.
+        flag.unlink()
+        rig.api.enqueue({1: {7: None}})
+        await rig.results(2)
+        await rig.stop()
+        assert members(rig, 7, 1) == [0, 1]
+
+    run(story())
+
+
+def test_a_child_that_needs_too_much_memory_ends_and_nothing_is_published() -> None:
+    if _evaluator[0] != "lxml":
+        pytest.skip("columns take less")
+
+    async def story() -> None:
+        rig = Rig("--evaluation-bytes", "256MiB", "--image-bytes", "0")
+        # Some 400 MB as a tree.
+        rig.partition(1, ["<node>" + "<a/>" * 3_000_000 + "</node>"])
+        rig.api.expressions = {7: "/node"}
+        rig.api.work.append({1: {7: None}})
+        rig.start()
+        await rig.api.until(lambda: bool(rig.api.given_up))
+        await rig.stop()
+        assert "out of memory" in rig.api.given_up[0].reason
+        assert rig.api.results == []
+
+    run(story())
+
+
+@pytest.mark.skipif(not base.has_kernel(), reason="the kernel is not built")
+def test_a_budget_that_was_too_small_grows_with_the_seconds_of_a_later_lease() -> None:
+    if _evaluator[0] != "kernel":
+        pytest.skip("only the kernel counts steps")
+
+    async def story() -> None:
+        rig = Rig()
+        rig.partition(1, ["<node>" + "<a/>" * 1500 + "</node>"])
+        # Some two million steps.
+        rig.api.expressions = {7: "count(//a[count(//a[. != 'x']) > 1]) > 1"}
+        rig.api.registration["evaluation_seconds"] = 0.001
+        rig.api.work.append({1: {7: None}})
+        rig.start()
+        await rig.results(1)
+        (failure,) = rig.api.results[0].failures
+        assert "stopped after" in failure.reason and "0.001 s allow" in failure.reason
+        rig.api.evaluation_seconds = 20.0
+        rig.api.enqueue({1: {7: None}})
+        await rig.results(2)
+        await rig.stop()
+        assert rig.api.results[1].failures == []
+        assert members(rig, 7, 1) == [0]
+
+    run(story())
+
+
 def test_a_page_that_is_too_large_is_fetched_node_by_node() -> None:
     async def story() -> None:
         rig = Rig(most_page_bytes=1000)

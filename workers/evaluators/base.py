@@ -24,8 +24,12 @@ EVALUATING = -3
 SHADOWING = -4
 # At none of these is one expression to blame; asked singly, and without a shadow, one may show.
 BLAMELESS = frozenset({EVALUATING, SHADOWING})
+# Nor at these, which are about a document or a page.
+READING = frozenset({IDLE, PARSING})
 # The slot, where all of a page is meant.
 PAGE = -1
+# What a server allows unless it is told otherwise.
+EVALUATION_SECONDS = 5.0
 
 
 class Note(Protocol):
@@ -44,9 +48,10 @@ class Answers:
     """`members`: the slots that match, by expression id; a bitmap as a Python int.
 
     `failures`: the reason, by the id of an expression that has no answer. `unreadable`: slots whose
-    document could not be parsed; they match nothing. `shadowed`: documents that the reference was
-    asked about too, and `disagreements` the (expression, slot) on which it differs. `vocabulary`:
-    of the documents to learn from, as far as they can be parsed; None where there was none.
+    document the parser refuses, for its reason; they match nothing. `shadowed`: documents that
+    the reference was asked about too, and `disagreements` the (expression, slot) on which it
+    differs. `vocabulary`: of the documents to learn from, as far as they can be parsed; None where
+    there was none.
     """
 
     members: dict[int, int] = field(default_factory=dict)
@@ -77,10 +82,14 @@ class Image(Protocol):
         note: Note,
         learn: int = 0,
         singly: bool = False,
+        *,
+        seconds: float = EVALUATION_SECONDS,
     ) -> Answers:
         """One pass for all (id, compiled); over all slots, or those of the bitmap `slots`. The
         bitmap `learn`, of none but these, says whose vocabulary is wanted, too. `singly`: one
-        expression after the other, each noted, though that takes longer; nothing is shadowed."""
+        expression after the other, each noted, though that takes longer; nothing is shadowed.
+        `seconds` is what one expression may take: an evaluator that counts its steps stops at some
+        part of it by itself, the others are stopped from outside."""
         ...
 
 

@@ -1,20 +1,23 @@
 """The child process: unpacks pages, evaluates them, answers. Started by workers.evaluators.process.
 
-Standard input and output carry frames. In, `{"open": [[id, text, namespaces]...]}` starts a pass.
+Standard input and output carry frames. In, `{"open": [[id, text, namespaces]...], "seconds": s}`
+starts a pass, in which one expression may take so long.
 `{"page": n, "key": k, "run": [ids], "skip": hex}`, with a page as body, asks for the expressions
 `run` over the slots that neither an earlier page of the pass nor `skip` named; the body may be left
 out where an earlier answer said that the page with that key is held. `"learn": rev` asks for the
 vocabulary of those slots' nodes with a higher rev, too; `"singly": true` for one expression after
 the other. `{"drop": [keys]}` forgets pages. Out,
 `{"ready": true}` once, then one answer a page, with the vocabulary as body. Ends when the parent
-does.
+does, and with OUT_OF_MEMORY when it would need more than it may.
 """
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import gc
 import os
+import resource
 import signal
 import sys
 import time
@@ -31,6 +34,7 @@ from workers.evaluators import base, frames
 from workers.evaluators.note import Writer
 
 NOTE_DESCRIPTOR = 3
+OUT_OF_MEMORY = errno.ENOMEM
 PR_SET_PDEATHSIG = 1
 # Compiled expressions kept between passes; one takes some kB.
 MOST_COMPILED = 4096
@@ -74,9 +78,15 @@ class Child:
         self._compiled: dict[int, Any] = {}
         self._failures: dict[int, str] = {}
         self._seen = 0
+        self._seconds = base.EVALUATION_SECONDS
 
-    def open(self, expressions: list[tuple[int, str, dict[str, str]]]) -> None:
+    def open(
+        self,
+        expressions: list[tuple[int, str, dict[str, str]]],
+        seconds: float = base.EVALUATION_SECONDS,
+    ) -> None:
         self._compiled, self._failures, self._seen = {}, {}, 0
+        self._seconds = seconds
         for key, text, namespaces in expressions:
             self._note(key, 0)
             try:
@@ -104,7 +114,9 @@ class Child:
         chosen = None if slots == held.slots else slots
         learn = header.get("learn")
         learnt = 0 if learn is None else held.newer(learn, slots)
-        answers = held.image.evaluate(wanted, chosen, self._note, learnt, header["singly"])
+        answers = held.image.evaluate(
+            wanted, chosen, self._note, learnt, header["singly"], seconds=self._seconds
+        )
         for key in answers.failures:
             del self._compiled[key]
         self._failures.update(answers.failures)
@@ -169,7 +181,7 @@ def serve(child: Child, source: BinaryIO, sink: BinaryIO) -> None:
         except EOFError:
             return
         if "open" in header:
-            child.open(header["open"])
+            child.open(header["open"], header["seconds"])
             continue
         if "drop" in header:
             child.drop(header["drop"])
@@ -191,20 +203,31 @@ def die_with_parent(parent: int) -> None:
         sys.exit(1)
 
 
+def limit_memory(most_bytes: int) -> None:
+    """Better this child than whatever the host's kernel would choose. 0: no limit. What it shares
+    with others, as libraries, does not count."""
+    if most_bytes:
+        resource.setrlimit(resource.RLIMIT_DATA, (most_bytes, most_bytes))
+
+
 def main(arguments: list[str]) -> int:
-    name, parent, most_bytes, shadow = arguments
+    name, parent, most_bytes, shadow, memory = arguments
     # Ctrl-C goes to the whole terminal; the parent decides when the child ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with_parent(int(parent))
     source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     # Whatever prints must not end up among the frames.
     os.dup2(2, 1)
+    limit_memory(int(memory))
     evaluator = base.load(name)
     child = Child(evaluator, Writer(NOTE_DESCRIPTOR), int(most_bytes), float(shadow))
     gc.freeze()
     sink.write(frames.pack({"ready": True}))
     sink.flush()
-    serve(child, source, sink)
+    try:
+        serve(child, source, sink)
+    except MemoryError:
+        return OUT_OF_MEMORY
     return 0
 
 

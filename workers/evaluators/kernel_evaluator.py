@@ -18,13 +18,26 @@ from expressions import evaluation
 from expressions.evaluation import Compiled
 from expressions.vocabulary import MAX_LENGTH, Vocabulary
 from workers.evaluators import kernel_vocabulary
-from workers.evaluators.base import EVALUATING, IDLE, PAGE, SHADOWING, Answers, Note, Source
+from workers.evaluators.base import (
+    EVALUATING,
+    EVALUATION_SECONDS,
+    IDLE,
+    PAGE,
+    SHADOWING,
+    Answers,
+    Note,
+    Source,
+)
 from workers.evaluators.lxml_evaluator import LxmlImage
 
-# A step is a node looked at. Ordinary expressions take some hundred steps a document, where they
-# cannot be answered by columns at all; this many take a tenth of a second.
-BUDGET_STEPS = 5_000_000
-BUDGET_STEPS_PER_DOCUMENT = 50_000
+# A step is a node looked at, and takes some 20 ns. A fifth of the seconds that an expression may
+# take, so that, as a rule, the budget ends it, alone, and not the watchdog with the child.
+STEPS_PER_SECOND = 10_000_000
+# Ordinary expressions take some hundred steps a document, where they cannot be answered by columns
+# at all: they are not to fail on a large page, however little time there is.
+LEAST_STEPS_PER_DOCUMENT = 10_000
+# The kernel counts in 64 bits.
+MOST_STEPS = 1 << 62
 # Shadowing needs a page's documents again. A tenth of the pages, with ten times the share of each,
 # costs a tenth of unpacking them all.
 SHADOW_PAGES = 0.1
@@ -78,6 +91,8 @@ class KernelImage:
         note: Note,
         learn: int = 0,
         singly: bool = False,
+        *,
+        seconds: float = EVALUATION_SECONDS,
     ) -> Answers:
         chosen = self._slots if slots is None else self._slots & slots
         answers = Answers(documents=chosen.bit_count())
@@ -87,7 +102,7 @@ class KernelImage:
             # One call for all costs least, but says nothing about any one of them.
             for part in [[item] for item in planned] if singly else [planned]:
                 note(part[0][0] if singly else EVALUATING, PAGE)
-                self._by_kernel(part, among, answers)
+                self._by_kernel(part, among, seconds, answers)
             note(IDLE, 0)
         if chosen & self._refused:
             self._by_lxml(planned, chosen & self._refused, answers, note)
@@ -103,16 +118,21 @@ class KernelImage:
         return answers
 
     def _by_kernel(
-        self, expressions: Sequence[tuple[int, Expression]], slots: int | None, answers: Answers
+        self,
+        expressions: Sequence[tuple[int, Expression]],
+        slots: int | None,
+        seconds: float,
+        answers: Answers,
     ) -> None:
         bitmap = None if slots is None else _bytes(slots)
-        budget = max(BUDGET_STEPS, BUDGET_STEPS_PER_DOCUMENT * len(self._image))
+        budget = steps(seconds, len(self._image))
         plans = [item.plan for _, item in expressions if item.plan is not None]
         found = self._image.evaluate(plans, bitmap, budget)
         for (key, _), result in zip(expressions, found, strict=True):
             if isinstance(result, tagmill_kernel.BudgetExceeded):
                 answers.failures[key] = (
-                    f"stopped after {budget:,} steps on {len(self._image)} nodes"
+                    f"stopped after {budget:,} steps on {len(self._image)} nodes, which"
+                    f" {seconds:g} s allow"
                 )
             else:
                 answers.members[key] = int.from_bytes(result, "little")
@@ -194,6 +214,12 @@ class KernelEvaluator:
 
     def image(self, source: Source, shadow: float = 0.0) -> KernelImage:
         return KernelImage(source, shadow)
+
+
+def steps(seconds: float, documents: int) -> int:
+    """The budget of one expression on so many documents, where it may take so long."""
+    allowed = max(STEPS_PER_SECOND * seconds, LEAST_STEPS_PER_DOCUMENT * documents)
+    return int(min(allowed, MOST_STEPS))
 
 
 def composition(probes: Mapping[str, str]) -> dict[str, bytes | str]:

@@ -10,7 +10,9 @@ from expressions import documents, evaluation
 from expressions.errors import ExpressionError
 from expressions.evaluation import Compiled
 from expressions.vocabulary import Vocabulary
-from workers.evaluators.base import IDLE, PARSING, Answers, Note, Source
+from workers.evaluators.base import EVALUATION_SECONDS, IDLE, PARSING, Answers, Note, Source
+
+NO_MEMORY = etree.ErrorTypes.ERR_NO_MEMORY
 
 
 class LxmlImage:
@@ -35,8 +37,10 @@ class LxmlImage:
         note: Note,
         learn: int = 0,
         singly: bool = False,
+        *,
+        seconds: float = EVALUATION_SECONDS,
     ) -> Answers:
-        # Always singly.
+        # Always singly; the time is kept from outside.
         vocabulary = Vocabulary() if learn else None
         answers = Answers(members={key: 0 for key, _ in expressions}, vocabulary=vocabulary)
         running = list(expressions)
@@ -47,6 +51,8 @@ class LxmlImage:
             try:
                 tree = documents.compose(probes)
             except (ExpressionError, etree.LxmlError, ValueError) as error:
+                if is_shortage(error):
+                    raise MemoryError from None
                 answers.unreadable[slot] = str(error)
                 continue
             answers.documents += 1
@@ -66,6 +72,11 @@ class LxmlImage:
         for key in answers.failures:
             del answers.members[key]
         return answers
+
+
+def is_shortage(error: Exception) -> bool:
+    """Whether libxml2 had too little memory, which says nothing about the document."""
+    return isinstance(error, etree.XMLSyntaxError) and getattr(error, "code", None) == NO_MEMORY
 
 
 class LxmlEvaluator:

@@ -6,9 +6,12 @@ the order in which they are submitted. Whatever happens to the child, every page
 - One evaluation of one expression on one document takes longer than `evaluation_seconds`, or one
   expression takes more than PASS_FACTOR times that over its partition: the child is killed, the
   expression has failed in this pass, a new child goes on with the others.
-- The child dies by itself: the same, once it has died twice on the same expression (or document).
+- The child dies by itself: the same, once it has died twice on the same expression.
 - Either happens while it is at many expressions at once, as the kernel is: then nobody can be
   blamed yet, and the rest of the pass is asked singly.
+- Either happens twice while it reads the same document, or the same page: the page fails with
+  EvaluatorError. Memory or time was short, which says nothing about what the document contains;
+  only an error of the parser itself means that a document matches nothing.
 """
 
 from __future__ import annotations
@@ -28,10 +31,10 @@ from twisted.internet.task import LoopingCall
 from twisted.python.failure import Failure
 
 from wire.messages import Definition
-from workers.errors import EvaluatorBroken, EvaluatorError
+from workers.errors import EvaluatorBroken, EvaluatorError, Unfinished
 from workers.evaluators import frames, note
-from workers.evaluators.base import BLAMELESS, IDLE, PAGE, PARSING
-from workers.evaluators.child import NOTE_DESCRIPTOR
+from workers.evaluators.base import BLAMELESS, IDLE, PAGE, PARSING, READING
+from workers.evaluators.child import NOTE_DESCRIPTOR, OUT_OF_MEMORY
 from workers.metrics import Metrics
 from workers.pages import Page
 
@@ -42,6 +45,9 @@ MOST_SENT = 2
 MOST_ASKED = 32
 # A child that ended this often on one expression, document or page would do so again.
 MOST_DEATHS = 2
+# The largest page takes some seconds to unpack, and the largest document a tenth of one to parse,
+# whatever the expressions may take: what is not over by then waits for the machine.
+READ_SECONDS = 30.0
 MOST_STARTS = 3
 # An ordinary expression takes 0.2 s for all of a partition; one of a second a document is as much a
 # runaway as one that never ends.
@@ -61,9 +67,10 @@ log = structlog.get_logger("workers.evaluators")
 class Pass:
     """The expressions of one partition by id, and what came of them so far.
 
-    Written by EvaluatorProcess. `failures`: reasons by id. `seen`: the slots answered, or given up
-    (`unreadable`), as a bitmap; a slot is evaluated on the first page that names it. `singly`: one
-    of the expressions is to be found out.
+    Written by EvaluatorProcess. `failures`: reasons by id. `seen`: the slots answered, as a bitmap,
+    and `unreadable` those of them that the parser refused; a slot is evaluated on the first page
+    that names it. `singly`: one of the expressions is to be found out. `deaths`: how often the
+    child ended at an expression (slot 0), a document, or a page (by its number).
     """
 
     expressions: dict[int, Definition]
@@ -104,14 +111,17 @@ class _Task:
 @dataclass(frozen=True)
 class ChildOptions:
     """`evaluator` by name; bytes of images that the child may hold; the share of documents that the
-    reference is asked about, too."""
+    reference is asked about, too; bytes that the child may take beside the images, 0 for any."""
 
     evaluator: str
     image_bytes: int = 0
     shadow: float = 0.0
+    evaluation_bytes: int = 0
 
     def arguments(self) -> list[str]:
-        return [self.evaluator, str(os.getpid()), str(self.image_bytes), str(self.shadow)]
+        most = self.image_bytes + self.evaluation_bytes if self.evaluation_bytes else 0
+        numbers = (os.getpid(), self.image_bytes, self.shadow, most)
+        return [self.evaluator, *map(str, numbers)]
 
 
 class EvaluatorProcess:
@@ -201,7 +211,8 @@ class EvaluatorProcess:
         """Evaluate the expressions `run` of the pass on the page's slots that it has not seen, and
         learn the vocabulary of those that have changed after the rev `learn`.
 
-        Fails with EvaluatorError when the child dies on the page and nothing in it is to blame.
+        Fails with EvaluatorError when the child does not get through the page and no expression is
+        to blame.
         """
         self._numbers += 1
         task = _Task(self._numbers, pass_, page, run, learn, Deferred())
@@ -242,6 +253,8 @@ class EvaluatorProcess:
 
     def answered(self, message: dict[str, Any], vocabulary: bytes) -> None:
         task = self._sent.popleft()
+        # What comes next may note nothing of its own.
+        self._stuck = 0.0
         pass_ = task.pass_
         if task.number != message["page"]:
             raise EvaluatorError(f"an answer to page {message['page']}, not {task.number}")
@@ -303,7 +316,8 @@ class EvaluatorProcess:
                 continue
             if self._open is not task.pass_:
                 self._open = task.pass_
-                child.send({"open": _definitions(task.pass_)})
+                opened = _definitions(task.pass_)
+                child.send({"open": opened, "seconds": self.evaluation_seconds})
             key = task.page.key
             header: dict[str, Any] = {
                 "page": task.number,
@@ -352,23 +366,30 @@ class EvaluatorProcess:
         if child is None or not child.is_ready or not self._sent or self._blamed:
             return
         noted = child.note.read()
-        is_stuck = noted == self._last and noted.expression != IDLE
-        self._stuck = self._stuck + elapsed if is_stuck else 0.0
+        self._stuck = self._stuck + elapsed if noted == self._last else 0.0
         self._last = noted
-        spent = self._sent[0].pass_.spent
+        task = self._sent[0]
+        spent = task.pass_.spent
         used = 0.0
         if noted.expression >= 0:
             used = spent[noted.expression] = spent.get(noted.expression, 0.0) + elapsed
-        if self._stuck >= self.evaluation_seconds:
-            place = "one page" if noted.slot == PAGE else f"one document (slot {noted.slot})"
+        most = self.evaluation_seconds
+        if noted.expression in READING:
+            most = max(most, READ_SECONDS)
+        if self._stuck >= most:
+            is_page = noted.slot == PAGE or noted.expression == IDLE
+            place = "one page" if is_page else f"one document (slot {noted.slot})"
             reason = f"stopped after {self._stuck:.3g} s on {place}"
         elif used >= PASS_FACTOR * self.evaluation_seconds:
             reason = f"stopped after {used:.3g} s on one partition"
         else:
             return
-        self._blame(self._sent[0], noted, reason)
         self._blamed = noted
         child.kill()
+        if noted.expression in READING:
+            self._count(task, noted, reason)
+        else:
+            self._blame(task, noted, reason)
 
     def _blame(self, task: _Task, noted: note.Noted, reason: str) -> None:
         log.warning(
@@ -379,9 +400,7 @@ class EvaluatorProcess:
             slot=noted.slot,
             reason=reason,
         )
-        if noted.expression == PARSING:
-            self._unreadable(task, noted.slot, reason)
-        elif noted.expression in BLAMELESS:
+        if noted.expression in BLAMELESS:
             task.pass_.singly = True
         else:
             task.pass_.failures[noted.expression] = reason
@@ -391,7 +410,7 @@ class EvaluatorProcess:
         task.pass_.unreadable |= 1 << slot
         self._metrics.unreadable.inc()
         log.error(
-            "a document cannot be parsed; it matches nothing",
+            "a document is malformed; it matches nothing",
             action="document_unreadable",
             partition=task.page.partition,
             slot=slot,
@@ -405,12 +424,12 @@ class EvaluatorProcess:
         child.note.close()
         if self._is_stopped:
             return
-        reason = "stopped" if self._blamed else "died"
-        self._metrics.child_restarts.labels(reason).inc()
+        self._metrics.child_restarts.labels("stopped" if self._blamed else "died").inc()
         if not self._blamed:
             log.error("the child died", action="child_died", status=status, noted=noted._asdict())
             if self._sent:
-                self._bury(self._sent[0], noted, status)
+                reason = f"the evaluator died on it {MOST_DEATHS} times ({_meaning(status)})"
+                self._count(self._sent[0], noted, reason)
         self._blamed = None
         self._queue.extendleft(task for task in reversed(self._sent) if not task.is_cancelled)
         self._sent.clear()
@@ -420,22 +439,24 @@ class EvaluatorProcess:
             return
         self.start()
 
-    def _bury(self, task: _Task, noted: note.Noted, status: str) -> None:
-        """Blame what the child died on, if it did so before."""
+    def _count(self, task: _Task, noted: note.Noted, reason: str) -> None:
+        """The child ended at this, for the reason; if it did so before, it is not tried again."""
         if noted.expression in BLAMELESS:
             task.pass_.singly = True
             return
-        slot = noted.slot if noted.expression == PARSING else 0
-        key = (noted.expression, slot if noted.expression != IDLE else task.number)
+        places = {PARSING: noted.slot, IDLE: task.number}
+        key = (noted.expression, places.get(noted.expression, 0))
         task.pass_.deaths[key] += 1
         if task.pass_.deaths[key] < MOST_DEATHS:
             return
-        reason = f"the evaluator died on it {MOST_DEATHS} times ({status})"
-        if noted.expression != IDLE:
+        if noted.expression not in READING:
             self._blame(task, noted, reason)
         elif not task.is_cancelled:
-            self._sent.popleft()
-            task.done.errback(Failure(EvaluatorError(reason)))
+            # Whatever comes of the other pages: this one is not answered, and so nothing is.
+            task.is_cancelled = True
+            self._metrics.unfinished.inc()
+            slot = noted.slot if noted.expression == PARSING else None
+            task.done.errback(Failure(Unfinished(task.page.partition, slot, reason)))
 
 
 class _Child(ProcessProtocol):
@@ -477,6 +498,12 @@ def _definitions(pass_: Pass) -> list[tuple[int, str, dict[str, str]]]:
         for key, item in pass_.expressions.items()
         if key not in pass_.failures
     ]
+
+
+def _meaning(status: str) -> str:
+    if f"exit code {OUT_OF_MEMORY}." in status:
+        return "out of memory: allow more with --evaluation-bytes"
+    return status
 
 
 def _environment() -> dict[str, str]:

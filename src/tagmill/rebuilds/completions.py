@@ -61,8 +61,7 @@ def complete(worker: Worker, completion: Completion) -> CompletionAnswer:
         # A partition that changed meanwhile, or an expression that failed, still waits.
         leases.defer_stale(lease.partition for lease in ended.values())
     _owe(worker, completion.results, ended)
-    if failed:
-        log.warning("evaluations failed", action="complete", worker=worker.name, expressions=failed)
+    failures.say(worker.name, str(worker.uuid), failed)
     return CompletionAnswer([_outcome(part, applied, ended) for part in completion.results])
 
 
@@ -120,9 +119,9 @@ def _count_failures(
     results: Sequence[PartitionResult],
     partitions: dict[int, Partition],
     ended: dict[str, leases.Ended],
-) -> list[int]:
-    """The expressions of which a failure counts. Those of leases that are over do not: they were
-    reported already, or will be."""
+) -> list[failures.Failed]:
+    """Those that count. Those of leases that are over do not: they were reported already, or will
+    be."""
     found = [
         failures.Failed(
             failure.expression, lease.partition, lease.rev, lease.leased_at, failure.reason
@@ -134,7 +133,9 @@ def _count_failures(
     if not found:
         return []
     clusters = {partitions[item.partition].cluster_id for item in found}
-    return failures.count(worker.id, found, is_alone=not workers.live(clusters, but=worker))
+    is_alone = not workers.live(clusters, but=worker)
+    counted = set(failures.count(worker.id, found, is_alone=is_alone))
+    return [item for item in found if item.expression in counted]
 
 
 def _owe(

@@ -21,7 +21,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import structlog
 from asgiref.sync import async_to_sync
@@ -65,6 +65,8 @@ MOST_ORDINARY = 16
 # A lease and its completion cost as much as so many partitions that are held: fewer are not worth
 # a round trip each.
 LEAST_HELD = 4
+# Partitions that one line of the log names.
+MAX_LOGGED = 16
 # Somebody may enqueue between our look and our insert; then we look again.
 ENQUEUE_ATTEMPTS = 8
 
@@ -118,9 +120,9 @@ def defer_partitions(ids: Iterable[int], kind: Kind = REBUILD) -> None:
     defer(dict.fromkeys(ids, kind))
 
 
-def defer_stale(ids: Iterable[int]) -> None:
+def defer_stale(ids: Iterable[int], delay: int = 0) -> None:
     """Leave with the queue whatever is stale in these partitions."""
-    defer(kinds(matches.stale(sorted(set(ids)))))
+    defer(kinds(matches.stale(sorted(set(ids)))), delay)
 
 
 def kinds(stale: Iterable[matches.Stale]) -> dict[int, Kind]:
@@ -132,9 +134,12 @@ def kinds(stale: Iterable[matches.Stale]) -> dict[int, Kind]:
     return found
 
 
-def defer(wanted: Mapping[int, Kind]) -> None:
+def defer(wanted: Mapping[int, Kind], delay: int = 0) -> None:
     """A waiting job for each partition that has none, and a notification to waiting workers. A job
     that waits already is from now on for this, too.
+
+    With `delay`, a new job waits so many seconds before it is leased, or until a change or a
+    rebuild is deferred there: it may be evaluated now.
 
     The last thing that a transaction does, and once: other transactions that defer wait for it from
     here on, in one order. Relies on: the caller holds the partitions, their leases or the fleet.
@@ -144,7 +149,7 @@ def defer(wanted: Mapping[int, Kind]) -> None:
     for _ in range(ENQUEUE_ATTEMPTS):
         try:
             with transaction.atomic():
-                _enqueue(wanted)
+                _enqueue(wanted, delay)
                 sql.rows(__file__, "notify_work", {"partitions": sorted(wanted)})
             return
         except AlreadyEnqueued:
@@ -153,7 +158,7 @@ def defer(wanted: Mapping[int, Kind]) -> None:
     log.warning("partitions left to the sweep", action="defer", partitions=len(wanted))
 
 
-def _enqueue(wanted: Mapping[int, Kind]) -> None:
+def _enqueue(wanted: Mapping[int, Kind], delay: int) -> None:
     by_queue = {queue(partition): partition for partition in sorted(wanted)}
     waiting = locks.query(Lock.JOB, __file__, "waiting_jobs", {"queues": list(by_queue)})
     raised = {
@@ -164,10 +169,14 @@ def _enqueue(wanted: Mapping[int, Kind]) -> None:
     if raised:
         values = {"jobs": list(raised), "priorities": [int(kind) for kind in raised.values()]}
         sql.run(__file__, "prioritise_jobs", values)
+    anew = [job for job, name, _ in waiting if wanted[by_queue[name]] & (CHANGE | REBUILD)]
+    if anew and not delay:
+        sql.run(__file__, "hasten_jobs", {"jobs": anew})
     known = {name for _, name, _ in waiting}
+    later: dict[str, Any] = {"schedule_in": {"seconds": delay}} if delay else {}
     jobs = [
         evaluate_partition.configure(
-            queue=name, lock=name, queueing_lock=name, priority=int(wanted[partition])
+            queue=name, lock=name, queueing_lock=name, priority=int(wanted[partition]), **later
         ).make_new_job(partition=partition)
         for name, partition in by_queue.items()
         if name not in known
@@ -263,7 +272,7 @@ def _granted(worker: Worker, jobs: dict[int, int], kind: Kind) -> LeaseAnswer:
         )
     }
     asked = [replace(item, vocabulary_rev=learning.get(item.partition)) for item in leased]
-    return LeaseAnswer(asked, definitions)
+    return LeaseAnswer(asked, definitions, load().evaluation_seconds)
 
 
 def _named(stale: list[matches.Stale], kind: Kind) -> tuple[list[matches.Stale], Kind]:
@@ -382,12 +391,23 @@ def owe(worker: Worker, kind: Kind, began: datetime, count: int) -> None:
     sql.run(__file__, "owe", values)
 
 
-def give_up(worker: Worker, leases: Sequence[str], reason: str) -> None:
-    """Give leases back: their partitions can be leased again at once. One that is locked, by a
+def give_up(worker: Worker, leases: Sequence[str], reason: str, delay: int = 0) -> None:
+    """Give leases back: their partitions can be leased again at once, or, where the worker could
+    not evaluate them, after `delay` seconds, or when they change. One that is locked, by a
     heartbeat for example, is waited for: who gives back is not asked again."""
     with transaction.atomic():
-        rows = _release(locks.rows(Lease.objects.filter(worker=worker, uuid__in=leases)))
-    log.info("leases given up", action="give_up", worker=worker.name, leases=rows, reason=reason)
+        theirs = locks.rows(Lease.objects.filter(worker=worker, uuid__in=leases))
+        rows = _release(theirs, delay)
+    say = log.warning if delay else log.info
+    say(
+        "leases given up",
+        action="give_up",
+        worker=worker.name,
+        leases=len(rows),
+        partitions=rows[:MAX_LOGGED],
+        reason=reason,
+        delay=delay,
+    )
 
 
 def give_back_unnamed(worker: Worker, named: Sequence[str]) -> None:
@@ -407,19 +427,21 @@ def reap() -> int:
     with transaction.atomic():
         expired = Lease.objects.filter(Q(deadline__lte=Now()) | Q(worker__in=others))
         # One that is being completed, or extended, is left for the next time.
-        count = _release(locks.rows(expired, skip_locked=True))
+        count = len(_release(locks.rows(expired, skip_locked=True)))
     if count:
         log.warning("leases expired", action="reap", leases=count)
     return count
 
 
-def _release(rows: Sequence[Lease]) -> int:
-    """End leases, which are locked, without a result: a new job waits in place of each."""
+def _release(rows: Sequence[Lease], delay: int = 0) -> list[int]:
+    """End leases, which are locked, without a result: a new job waits in place of each. Their
+    partitions."""
     _finish([row.job_id for row in rows], Status.ABORTED)
     Lease.objects.filter(uuid__in=[row.uuid for row in rows]).delete()
     # For everything: what the lease did not name has no job either.
-    defer_stale(row.partition_id for row in rows)
-    return len(rows)
+    partitions = [row.partition_id for row in rows]
+    defer_stale(partitions, delay)
+    return partitions
 
 
 def _finish(jobs: Sequence[int], status: Status, delete: bool = False) -> None:

@@ -77,7 +77,7 @@ class WorkerToken(models.Model):
     The token is `tmw_<lookup>_<secret>`; only `lookup` and the SHA-256 of the secret are stored.
     """
 
-    name = models.CharField(max_length=256, unique=True)
+    name = models.CharField(max_length=256)
     lookup = models.CharField(max_length=16, unique=True, editable=False)
     secret_digest = models.BinaryField(max_length=32, editable=False)
     clusters = models.ManyToManyField(
@@ -94,6 +94,15 @@ class WorkerToken(models.Model):
     class Meta:
         db_table = "worker_token"
         ordering = ["name"]
+        constraints = [
+            # One that is revoked stays for the record, and leaves its name to the next.
+            models.UniqueConstraint(
+                fields=["name"],
+                condition=models.Q(revoked_at=None),
+                name="worker_token_name",
+                violation_error_message="there is a worker token of this name already: revoke it",
+            )
+        ]
 
     def __str__(self) -> str:
         return self.name
@@ -113,6 +122,8 @@ class Worker(models.Model):
     name = models.CharField(max_length=256)
     evaluator = models.CharField(max_length=32)
     version = models.CharField(max_length=64)
+    host = models.CharField(max_length=256, db_default="", help_text="empty: it did not say")
+    pid = models.IntegerField(db_default=0)
     registered_at = models.DateTimeField(db_default=Now(), editable=False)
     last_heartbeat = models.DateTimeField(db_default=Now(), editable=False)
     ordinary_until = models.DateTimeField(

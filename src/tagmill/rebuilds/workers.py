@@ -11,23 +11,27 @@ from datetime import timedelta
 from typing import Literal
 from uuid import UUID
 
+import structlog
 from django.db import IntegrityError, transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
 from tagmill import locks
 from tagmill.config import load
-from tagmill.errors import AlreadyExists, Invalid, WorkerGone
+from tagmill.errors import AlreadyExists, Invalid, NotFound, WorkerGone
 from tagmill.fleet import incarnation
 from tagmill.fleet.models import Cluster
 from tagmill.rebuilds.models import Worker, WorkerToken
 from wire.messages import Register
+
+log = structlog.get_logger("tagmill.workers")
 
 TOKEN = re.compile(r"tmw_([0-9a-f]{16})_([A-Za-z0-9_-]{20,100})")
 LOOKUP_BYTES = 8
 SECRET_BYTES = 32
 NAME_LENGTH = 256
 SHORT_LENGTH = {"evaluator": 32, "version": 64}
+MAX_PID = 2**31 - 1
 # A worker silent for this many leases is forgotten; it registers again when it comes back.
 SILENT_LEASES = 3
 
@@ -58,25 +62,71 @@ def authenticate(token: str) -> WorkerToken | None:
     and against something also when there is no such token."""
     parts = TOKEN.fullmatch(token)
     if parts is None:
+        _refuse("it is no worker token, as tmw_...")
         return None
-    found = WorkerToken.objects.filter(lookup=parts[1], revoked_at=None).first()
+    found = WorkerToken.objects.filter(lookup=parts[1]).first()
     expected = bytes(found.secret_digest) if found else b"\0" * hashlib.sha256().digest_size
-    return found if hmac.compare_digest(expected, _digest(parts[2])) else None
+    is_right = hmac.compare_digest(expected, _digest(parts[2]))
+    if found is None:
+        _refuse("no token has this lookup", parts[1])
+    elif not is_right:
+        _refuse("its secret is wrong", parts[1], found.name)
+    elif found.revoked_at is not None:
+        _refuse("it was revoked", parts[1], found.name)
+    else:
+        return found
+    return None
+
+
+def revoke(key: str) -> int:
+    """Workers that use the token, by its name or its lookup, stop at their next request. How many
+    were revoked by this: 0 for one that was before. Raises NotFound."""
+    found = WorkerToken.objects.filter(Q(name=key) | Q(lookup=key))
+    if not found.exists():
+        raise NotFound(f"there is no worker token {key!r}")
+    return found.filter(revoked_at=None).update(revoked_at=Now())
+
+
+def _refuse(why: str, lookup: str = "", name: str = "") -> None:
+    """For the operator alone: whoever asks does not learn which of it is wrong."""
+    log.info(
+        "a worker's token is refused",
+        action="worker_refused",
+        why=why,
+        lookup=lookup,
+        known_as=name,
+    )
 
 
 def register(token: WorkerToken, said: Register) -> Worker:
     """Raises Invalid."""
-    for field, limit in {"name": NAME_LENGTH, **SHORT_LENGTH}.items():
-        value = getattr(said, field)
-        if not value or len(value) > limit or not value.isprintable():
-            raise Invalid(f"must be 1 to {limit} printable characters", field=field)
+    try:
+        _check(said)
+    except Invalid as error:
+        why = f"{error.extra['field']}: {error.detail}"
+        log.info("a worker is refused", action="worker_refused", why=why, known_as=token.name)
+        raise
     return Worker.objects.create(
         incarnation=incarnation.current(),
         token=token,
         name=said.name,
         evaluator=said.evaluator,
         version=said.version,
+        host=said.host,
+        pid=said.pid,
     )
+
+
+def _check(said: Register) -> None:
+    """Raises Invalid."""
+    for field, limit in {"name": NAME_LENGTH, **SHORT_LENGTH}.items():
+        value = getattr(said, field)
+        if not value or len(value) > limit or not value.isprintable():
+            raise Invalid(f"must be 1 to {limit} printable characters", field=field)
+    if len(said.host) > NAME_LENGTH or not said.host.isprintable():
+        raise Invalid(f"must be at most {NAME_LENGTH} printable characters", field="host")
+    if not 0 <= said.pid <= MAX_PID:
+        raise Invalid("must be the number of a process", field="pid")
 
 
 def get(uuid: UUID, token: WorkerToken) -> Worker:

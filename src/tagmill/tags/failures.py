@@ -13,20 +13,24 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from django.db.models import QuerySet
+import structlog
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
 from tagmill import locks, sql
 from tagmill.config import load
 from tagmill.locks import Lock
-from tagmill.tags.models import Expression
+from tagmill.tags.models import Expression, Tag
 
 # How much more often one worker fails an expression before it is believed, while others live.
 PATIENCE = 3
 REASON_LENGTH = 1000
-WHAT_HELPS = (
-    "Simplify the definition, or allow more time (TAGMILL_EVALUATION_SECONDS) and rebuild the tag."
-)
+# What a worker says of an expression that was given too little time.
+STOPPED = "stopped after"
+# Expressions that one completion has lines in the log about, tags and partitions that a line names.
+MAX_LINES, MAX_NAMES = 16, 8
+
+log = structlog.get_logger("tagmill.failures")
 
 
 class Failed(NamedTuple):
@@ -75,7 +79,8 @@ def _count(worker: int, failures: dict[int, list[Failed]], is_alone: bool) -> No
         "most_alone": most if is_alone else most * PATIENCE,
     }
     for (expression,) in sql.rows(__file__, "count_failures", values):
-        reason = f"{_readable(failures[expression][0].reason)}. {WHAT_HELPS}"
+        reason = _readable(failures[expression][0].reason)
+        reason = f"{reason}. {_what_helps(reason)}"
         Expression.objects.filter(id=expression).update(failed_at=Now(), failure=reason)
 
 
@@ -83,6 +88,42 @@ def forget(expressions: QuerySet[Expression]) -> None:
     """Somebody asks for them again: they are evaluated as if they had never failed. Relies on
     `lock`, or on having made or touched them."""
     expressions.filter(attempts__gt=0).update(attempts=0, failed_by=[], failed_at=None, failure="")
+
+
+def say(worker: str, uuid: str, failures: Sequence[Failed]) -> None:
+    """A line of the log for each expression that failed: where, whose it is, and why."""
+    places: dict[int, list[Failed]] = {}
+    for item in failures:
+        places.setdefault(item.expression, []).append(item)
+    found = Expression.objects.in_bulk(sorted(places)[:MAX_LINES]) if places else {}
+    for key, expression in found.items():
+        rows = Tag.objects.filter(Q(expression=key) | Q(pending_expression=key)).order_by("name")
+        log.warning(
+            "an evaluation failed",
+            action="evaluation_failed",
+            worker=worker,
+            worker_uuid=uuid,
+            expression=key,
+            definition=expression.text[:REASON_LENGTH],
+            tags=list(rows.values_list("name", flat=True)[:MAX_NAMES]),
+            partitions=sorted(item.partition for item in places[key])[:MAX_NAMES],
+            reason=_readable(places[key][0].reason),
+            attempts=expression.attempts,
+            is_final=expression.failed_at is not None,
+        )
+    if len(places) > len(found):
+        rest = len(places) - len(found)
+        log.warning("more evaluations failed", action="evaluation_failed", expressions=rest)
+
+
+def _what_helps(reason: str) -> str:
+    if not reason.startswith(STOPPED):
+        return "Mend the definition, or what keeps workers from evaluating it, and rebuild the tag."
+    seconds = load().evaluation_seconds
+    return (
+        "Simplify the definition, or allow more time (TAGMILL_EVALUATION_SECONDS on the server,"
+        f" which is {seconds:g}) and rebuild the tag."
+    )
 
 
 def _readable(reason: str) -> str:

@@ -34,7 +34,7 @@ from tagmill.tags.models import Expression, Preview
 from tagmill.tags.places import Found
 from wire import bitmap
 
-Change = Literal["members", "added", "removed"]
+Change = Literal["members", "out", "added", "removed"]
 # Every live preview is evaluated again when a node changes: more than anybody looks at would only
 # cost. The bench has ten clients.
 MOST_OF_A_USER = 32
@@ -56,18 +56,37 @@ class Progress:
 
 @dataclass
 class Counts:
-    """Live nodes. `added` and `removed` against the tag that it is compared with."""
+    """Live nodes. `added` and `removed` against the tag that it is compared with. `evaluated_*`:
+    what the counts are of, so far; `total` and `partitions`: what they will be of."""
 
     nodes: int = 0
     added: int = 0
     removed: int = 0
+    total: int = 0
+    evaluated_nodes: int = 0
+    partitions: int = 0
+    evaluated_partitions: int = 0
+
+    @property
+    def is_known(self) -> bool:
+        """Whether anything was evaluated that may match. Of no nodes, none match."""
+        return self.evaluated_partitions > 0 or self.total == 0
+
+    @property
+    def share(self) -> float | None:
+        """Of the nodes evaluated so far, those that match."""
+        return self.nodes / self.evaluated_nodes if self.evaluated_nodes else None
 
 
 class _Part(NamedTuple):
-    """A partition's bitmaps, without the slots of deleted nodes."""
+    """A partition's bitmaps. Until it is evaluated, no slot is in any of them."""
 
     partition: int
     cluster: int
+    nodes: int
+    is_evaluated: bool
+    slots: int
+    """All; those of nodes that were deleted before the evaluation, too."""
     members: int
     before: int
     """Those of the tag that the preview is compared with."""
@@ -76,6 +95,8 @@ class _Part(NamedTuple):
         match change:
             case "members":
                 return self.members
+            case "out":
+                return self.slots & ~self.members
             case "added":
                 return self.members & ~self.before
             case "removed":
@@ -216,25 +237,30 @@ def _notify_ended() -> None:
 
 
 class Membership:
-    """What the preview matches at one moment. Partitions that are not evaluated yet are left out,
-    also of what it removes."""
+    """What the preview matches at one moment, in one cluster or in all (None). Partitions that are
+    not evaluated yet are left out, also of what it removes, and of who is out."""
 
-    def __init__(self, preview: Preview) -> None:
-        values = {"expression": preview.expression_id, "compare_to": preview.compare_to_id}
+    def __init__(self, preview: Preview, cluster: int | None = None) -> None:
+        self._cluster = cluster
+        values = {
+            "expression": preview.expression_id,
+            "compare_to": preview.compare_to_id,
+            "cluster": cluster,
+        }
         self._parts = list(_parts(sql.rows(__file__, "preview_members", values)))
 
     def counts(self) -> Counts:
         return _counted(self._parts)
 
     def clusters(self) -> list[tuple[Cluster, Counts]]:
-        """Of every cluster, by name."""
+        """Of every one that was asked about, by name."""
         parts: dict[int, list[_Part]] = defaultdict(list)
         for part in self._parts:
             parts[part.cluster].append(part)
-        return [
-            (cluster, _counted(parts.get(cluster.id, ())))
-            for cluster in Cluster.objects.order_by("name")
-        ]
+        asked = Cluster.objects.order_by("name")
+        if self._cluster is not None:
+            asked = asked.filter(id=self._cluster)
+        return [(cluster, _counted(parts.get(cluster.id, ()))) for cluster in asked]
 
     def page(self, change: Change, after: int, limit: int) -> list[Found]:
         """Up to `limit` nodes whose key is above `after`, in the order of their keys."""
@@ -257,16 +283,30 @@ def _renew(expressions: set[int]) -> None:
 
 
 def _parts(rows: list[tuple[Any, ...]]) -> Iterator[_Part]:
-    for partition, cluster, members, before, gone in rows:
-        if members is not None:
-            live = ~bitmap.from_slots(gone or ())
-            old = bitmap.from_bytes(before) & live if before is not None else 0
-            yield _Part(partition, cluster, bitmap.from_bytes(members) & live, old)
+    for partition, cluster, slots, nodes, members, before, gone in rows:
+        if members is None:
+            yield _Part(partition, cluster, nodes, False, 0, 0, 0)
+            continue
+        live = ~bitmap.from_slots(gone or ())
+        yield _Part(
+            partition,
+            cluster,
+            nodes,
+            True,
+            ((1 << slots) - 1) & live,
+            bitmap.from_bytes(members) & live,
+            bitmap.from_bytes(before) & live if before is not None else 0,
+        )
 
 
 def _counted(parts: Iterable[_Part]) -> Counts:
     total = Counts()
     for part in parts:
+        total.partitions += 1
+        total.total += part.nodes
+        if part.is_evaluated:
+            total.evaluated_partitions += 1
+            total.evaluated_nodes += part.nodes
         total.nodes += part.members.bit_count()
         total.added += part.of("added").bit_count()
         total.removed += part.of("removed").bit_count()

@@ -105,12 +105,15 @@ def counts(
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("cluster")
     table.add_column("nodes", justify="right")
+    table.add_column("of", justify="right")
+    table.add_column("share", justify="right")
     if compare_to is not None:
         table.add_column("added", justify="right", style="green")
         table.add_column("removed", justify="right", style="red")
     rows = [(cluster.name, found) for cluster, found in clusters]
     for name, found in [*rows, ("all", total)]:
-        cells = [f"{found.nodes:,}"]
+        share = "-" if found.share is None else f"{found.share:.1%}"
+        cells = [f"{found.nodes:,}", f"{found.evaluated_nodes:,}", share]
         if compare_to is not None:
             cells += [f"+{found.added:,}", f"-{found.removed:,}"]
         table.add_row(name, *cells, style="bold" if name == "all" else None)
