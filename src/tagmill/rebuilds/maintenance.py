@@ -11,8 +11,8 @@ Procrastinate starts each once an interval, however many servers there are.
 | collect | 1 min | ends expired previews, deletes expressions and matches that nothing refers to,
 |         |       | forgets silent workers |
 | settle | 1 min | puts totals in the place of the targets of rebuilds that are over |
-| clean | 10 min | deletes finished jobs, old rebuilds, old events of the audit and old changes,
-|         |       | and drops partitions that are full of deleted nodes |
+| clean | 10 min | deletes finished jobs, old rebuilds, old events of the audit, old changes and
+|         |       | expired sessions, and drops partitions that are full of deleted nodes |
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ import functools
 import threading
 from collections.abc import Callable
 from datetime import timedelta
+from importlib import import_module
 from typing import cast
 
 import structlog
 from asgiref.sync import sync_to_async
+from django.conf import settings
 from django.db import connection, connections, transaction
 from django.db.models.functions import Now
 from procrastinate.contrib.django import app
@@ -129,6 +131,8 @@ def clean() -> None:
     trail.forget()
     changes.forget()
     emptied.drop()
+    sessions = import_module(settings.SESSION_ENGINE)
+    sessions.SessionStore.clear_expired()
     age = timedelta(days=load().rebuild_days)
     with transaction.atomic():
         locks.fleet()
