@@ -77,6 +77,11 @@ class TagForm(ModelForm):
     namespaces = forms.JSONField(
         required=False, initial=dict, help_text='URI by prefix, as {"a": "urn:example"}'
     )
+    convert = forms.BooleanField(
+        required=False,
+        help_text="With a definition: give up what was assigned by hand. "
+        "Without: make it a manual tag with the nodes that it has now.",
+    )
 
     class Meta:
         model = Tag
@@ -127,6 +132,8 @@ class TagForm(ModelForm):
             del changes["namespaces"]
         if self.cleaned_data["name"] != self.initial["name"]:
             changes["name"] = self.cleaned_data["name"]
+        if self.cleaned_data.get("convert") and "definition" in changes:
+            changes["kind"] = "automatic" if fields["definition"] else "manual"
         if changes:
             by = cast(User, self.asked_by)
             self.instance = tags.update(self.initial["name"], by=by, **changes)
@@ -161,6 +168,7 @@ class TagAdmin(ModelAdmin):
             (None, {"fields": ("name", "definition", "namespaces", "comment", "kernel_opts")})
         ]
         if obj is not None:
+            shown.append(("Automatic or manual", {"fields": ("convert",)}))
             shown.append(("Now", {"fields": self.readonly_fields}))
         return shown
 

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import Any
 
-import orjson
 import psycopg
 from django import db
 from django.core.exceptions import (
@@ -30,6 +29,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.views import defaults
 from rest_framework import exceptions
 
+from api.encoding import dumps
 from tagmill.errors import (
     DatabaseBusy,
     DatabaseUnavailable,
@@ -90,9 +90,7 @@ class ProblemResponse(HttpResponse):
             "detail": detail,
             **extra,
         }
-        super().__init__(
-            orjson.dumps(members, default=str), content_type=CONTENT_TYPE, status=status
-        )
+        super().__init__(dumps(members), content_type=CONTENT_TYPE, status=status)
         self["Cache-Control"] = "no-store"
         if status == HTTPStatus.SERVICE_UNAVAILABLE:
             self["Retry-After"] = str(RETRY_AFTER_SECONDS)

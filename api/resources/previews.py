@@ -7,7 +7,9 @@ is at once.
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from typing import Any, cast
+from urllib.parse import urlencode
 from uuid import UUID
 
 from django.conf import settings
@@ -23,11 +25,12 @@ from rest_framework.throttling import UserRateThrottle
 from api import limits, pagination
 from api.resources import waits
 from api.resources.base import Resource, Strict
+from api.resources.clusters import cluster_named
 from api.resources.tags import Member, OneTag, TagFields, WarningOut, member
 from api.roles import Role
 from tagmill.config import load
 from tagmill.errors import Invalid, NotFound, PreviewGone
-from tagmill.fleet.models import Node
+from tagmill.fleet.models import Cluster, Node
 from tagmill.rebuilds import waiting
 from tagmill.tags import linting, places, previews
 from tagmill.tags.models import Preview
@@ -35,7 +38,7 @@ from tagmill.tags.models import Preview
 OPERATOR = {"GET": Role.OPERATOR}
 # In the WSGI environment: api/server/previews.py waits, and will read the answer itself.
 WAITS = "tagmill.waits"
-CHANGES = ("members", "added", "removed")
+CHANGES = ("members", "out", "added", "removed")
 
 
 class PreviewThrottle(UserRateThrottle):
@@ -69,12 +72,22 @@ class PreviewProgress(serializers.Serializer[Any]):
     pending = serializers.IntegerField(help_text="Partitions that are not evaluated yet.")
 
 
+class Evaluated(serializers.Serializer[Any]):
+    """What the counts are of, so far."""
+
+    partitions = serializers.IntegerField()
+    of = serializers.IntegerField(help_text="Partitions there are.")
+    nodes = serializers.IntegerField(help_text="In the partitions evaluated.")
+
+
 class ClusterCounts(serializers.Serializer[Any]):
     name = serializers.CharField()
     uuid = serializers.UUIDField()
-    node_count = serializers.IntegerField()
+    node_count = serializers.IntegerField(allow_null=True)
     added = serializers.IntegerField(allow_null=True)
     removed = serializers.IntegerField(allow_null=True)
+    total = serializers.IntegerField(help_text="Its nodes.")
+    share = serializers.FloatField(allow_null=True)
 
 
 class MemberPage(serializers.Serializer[Any]):
@@ -90,7 +103,16 @@ class PreviewOut(serializers.Serializer[Any]):
     failure = serializers.CharField(allow_null=True)
     progress = PreviewProgress()
     waiting_for = waits.waits()
-    node_count = serializers.IntegerField(help_text="Live nodes, of what is evaluated so far.")
+    node_count = serializers.IntegerField(
+        allow_null=True,
+        help_text="Live nodes, of what is evaluated so far. Null while nothing is.",
+    )
+    total = serializers.IntegerField(help_text="Nodes of the fleet, or of the `cluster`.")
+    share = serializers.FloatField(
+        allow_null=True, help_text="0 to 1: `node_count` of the nodes evaluated so far."
+    )
+    evaluated = Evaluated()
+    cluster = serializers.CharField(allow_null=True, help_text="That was asked about; null: all.")
     warnings = WarningOut(many=True)
     compare_to = serializers.CharField(allow_null=True)
     added = serializers.IntegerField(allow_null=True, help_text="Nodes that `compare_to` lacks.")
@@ -118,10 +140,14 @@ EXAMPLES = [
             "progress": {"partitions": 4, "pending": 0},
             "waiting_for": [],
             "node_count": 828,
-            "warnings": [],
-            "compare_to": "gpu",
             "added": 0,
             "removed": 12,
+            "total": 10000,
+            "share": 0.0828,
+            "evaluated": {"partitions": 4, "of": 4, "nodes": 10000},
+            "cluster": None,
+            "warnings": [],
+            "compare_to": "gpu",
             "clusters": [
                 {
                     "name": "north",
@@ -129,6 +155,8 @@ EXAMPLES = [
                     "node_count": 828,
                     "added": 0,
                     "removed": 12,
+                    "total": 10000,
+                    "share": 0.0828,
                 }
             ],
             "nodes": {
@@ -142,15 +170,42 @@ EXAMPLES = [
     ),
 ]
 LIMIT = OpenApiParameter("limit", int, description="Nodes in the answer, 1 to 1000.")
+CLUSTER = OpenApiParameter("cluster", str, description="Name or uuid: of its nodes alone.")
 
 
-def body(preview: Preview, progress: previews.Progress, base: str, limit: int) -> dict[str, Any]:
-    """`base` is the absolute address of the API's previews, without a slash at its end."""
-    found = previews.Membership(preview)
+@dataclass(frozen=True)
+class Asked:
+    """What a request wants to see of a preview. `base` is the absolute address of the API's
+    previews, without a slash at its end."""
+
+    base: str
+    limit: int
+    cluster: Cluster | None
+
+    @classmethod
+    def of(cls, request: Request | HttpRequest) -> Asked:
+        """Raises Invalid, and NotFound for the cluster."""
+        limit = pagination.limit_of(request.GET)
+        name = request.GET.get("cluster")
+        return cls(base(request), limit, None if name is None else cluster_named(name))
+
+    def membership(self, preview: Preview) -> previews.Membership:
+        return previews.Membership(preview, None if self.cluster is None else self.cluster.id)
+
+    def address(self, preview: UUID, **more: str) -> str:
+        """Of a page of the preview's nodes."""
+        query = {**more, "limit": str(self.limit)}
+        if self.cluster is not None:
+            query["cluster"] = str(self.cluster.uuid)
+        return f"{self.base}/{preview}/nodes?{urlencode(query)}"
+
+
+def body(preview: Preview, progress: previews.Progress, asked: Asked) -> dict[str, Any]:
+    found = asked.membership(preview)
+    total = found.counts()
     warnings = linting.of_expression(preview.expression)
     is_compared = preview.compare_to is not None
-    rows = found.page("members", -1, limit + 1)
-    address = f"{base}/{preview.uuid}/nodes?limit={limit}"
+    rows = found.page("members", -1, asked.limit + 1)
     return {
         "uuid": preview.uuid,
         "definition": preview.expression.text,
@@ -159,26 +214,32 @@ def body(preview: Preview, progress: previews.Progress, base: str, limit: int) -
         "failure": progress.failure or None,
         "progress": {"partitions": progress.partitions, "pending": progress.pending},
         "waiting_for": _waiting_for(preview, progress),
-        **_counts(found.counts(), is_compared),
+        **_counts(total, is_compared),
+        "evaluated": {
+            "partitions": total.evaluated_partitions,
+            "of": total.partitions,
+            "nodes": total.evaluated_nodes,
+        },
+        "cluster": None if asked.cluster is None else asked.cluster.name,
         "warnings": [warning.to_dict() for warning in warnings],
         "compare_to": preview.compare_to.name if preview.compare_to else None,
         "clusters": [
             {"name": cluster.name, "uuid": cluster.uuid, **_counts(counts, is_compared)}
             for cluster, counts in found.clusters()
         ],
-        "nodes": _page(rows, limit, address),
+        "nodes": _page(rows, asked.limit, asked.address(preview.uuid)),
         "created_at": preview.created_at,
         "expires_at": preview.expires_at,
     }
 
 
-def answer(uuid: UUID, base: str, limit: int) -> tuple[int, dict[str, Any]]:
+def answer(uuid: UUID, asked: Asked) -> tuple[int, dict[str, Any]]:
     """The status, 200 once it is over or else 202, and the body. Raises NotFound."""
     preview = previews.get(uuid)
     progress = previews.progress([uuid]).get(uuid)
     if progress is None:
         raise previews.gone(uuid)
-    return (200 if progress.is_over else 202), body(preview, progress, base, limit)
+    return (200 if progress.is_over else 202), body(preview, progress, asked)
 
 
 def _waiting_for(preview: Preview, progress: previews.Progress) -> list[dict[str, Any]]:
@@ -188,11 +249,15 @@ def _waiting_for(preview: Preview, progress: previews.Progress) -> list[dict[str
     return waits.bodies(found.get(preview.id, []))
 
 
-def _counts(counts: previews.Counts, is_compared: bool) -> dict[str, int | None]:
+def _counts(counts: previews.Counts, is_compared: bool) -> dict[str, int | float | None]:
+    """A script must not take a preview that has only begun for one that matches nothing."""
+    shows_change = is_compared and counts.is_known
     return {
-        "node_count": counts.nodes,
-        "added": counts.added if is_compared else None,
-        "removed": counts.removed if is_compared else None,
+        "node_count": counts.nodes if counts.is_known else None,
+        "added": counts.added if shows_change else None,
+        "removed": counts.removed if shows_change else None,
+        "total": counts.total,
+        "share": counts.share,
     }
 
 
@@ -209,13 +274,12 @@ def _page(rows: list[places.Found], limit: int, address: str) -> dict[str, Any]:
 class PreviewCall(Resource):
     roles = OPERATOR
     body_limit = limits.DEFINITION
-    parameters = frozenset({"limit"})
+    parameters = frozenset({"limit", "cluster"})
     serializer_class = PreviewOut
     queryset = Preview.objects.all()
 
     def answer(self, uuid: UUID, headers: dict[str, str] | None = None) -> Response:
-        limit = pagination.limit_of(self.request.query_params)
-        status, found = answer(uuid, base(self.request), limit)
+        status, found = answer(uuid, Asked.of(self.request))
         return Response(found, status, headers=headers)
 
 
@@ -243,6 +307,7 @@ class NewPreview(PreviewCall):
     @extend_schema(
         operation_id="tags_preview",
         request=PreviewIn,
+        parameters=[LIMIT, CLUSTER],
         responses={200: PreviewOut, 202: PreviewOut},
         examples=EXAMPLES,
     )
@@ -252,7 +317,7 @@ class NewPreview(PreviewCall):
         `invalid_definition`, with the `column`. A newer preview of the client ends this one."""
         given = self.given(PreviewIn)
         # Before there is anything to wait for.
-        pagination.limit_of(request.query_params)
+        Asked.of(request)
         made = previews.start(
             given["definition"],
             given.get("namespaces", {}),
@@ -271,7 +336,9 @@ class NewPreview(PreviewCall):
 
 class OnePreview(PreviewCall):
     @extend_schema(
-        parameters=[LIMIT], responses={200: PreviewOut, 202: PreviewOut}, examples=EXAMPLES[1:]
+        parameters=[LIMIT, CLUSTER],
+        responses={200: PreviewOut, 202: PreviewOut},
+        examples=EXAMPLES[1:],
     )
     def get(self, request: Request, uuid: UUID) -> Response:
         """200 once it is complete or failed, 202 before; `Prefer: wait=N` waits."""
@@ -285,31 +352,31 @@ class OnePreview(PreviewCall):
 
 
 class NodesOfPreview(Resource):
-    """Those that it matches; with `change`, those that it adds to `compare_to`, or removes."""
+    """Those that it matches. With `change`, those that it adds to `compare_to` or removes from it,
+    or those that are `out`: evaluated, and not matched."""
 
     roles = OPERATOR
     has_pages = True
-    parameters = frozenset({"change"})
+    parameters = frozenset({"change", "cluster"})
     serializer_class = Member
     queryset = Node.objects.all()
 
     @extend_schema(
         responses=Member(many=True),
-        parameters=[OpenApiParameter("change", str, enum=["added", "removed"])],
+        parameters=[OpenApiParameter("change", str, enum=list(CHANGES)), CLUSTER],
     )
     def get(self, request: Request, uuid: UUID) -> Response:
         preview = previews.get(uuid)
         change: Any = request.query_params.get("change", "members")
         if change not in CHANGES:
-            raise Invalid("change must be added or removed", field="change")
-        if change != "members" and preview.compare_to_id is None:
+            raise Invalid(f"change must be one of {', '.join(CHANGES)}", field="change")
+        if change in ("added", "removed") and preview.compare_to_id is None:
             raise Invalid("the preview is compared with no tag", field="change")
-        limit = pagination.limit_of(request.query_params)
+        asked = Asked.of(request)
         cursor = request.query_params.get("after")
         after = pagination.decode(cursor, int) if cursor else -1
-        rows = previews.Membership(preview).page(change, after, limit + 1)
-        address = f"{base(request)}/{uuid}/nodes?change={change}&limit={limit}"
-        return Response(_page(rows, limit, address))
+        rows = asked.membership(preview).page(change, after, asked.limit + 1)
+        return Response(_page(rows, asked.limit, asked.address(uuid, change=change)))
 
 
 def base(request: Request | HttpRequest) -> str:

@@ -48,6 +48,12 @@ class TagFields(Strict):
         required=False,
         help_text="URI by prefix.",
     )
+    kind = serializers.ChoiceField(
+        ["automatic", "manual"],
+        required=False,
+        help_text="Asks for the other kind: a definition gives up what was assigned by hand, and "
+        "an automatic tag becomes a manual one with the nodes that it has.",
+    )
 
     def validate_definition(self, text: str | None) -> str | None:
         limit = load().definition_bytes
@@ -245,6 +251,7 @@ class Tags(Resource):
             namespaces=given.get("namespaces", {}),
             comment=given.get("comment", ""),
             kernel_opts=given.get("kernel_opts", ""),
+            kind=given.get("kind"),
             by=cast(User, request.user),
         )
         place = reverse("tag", [made.name], request=request)
@@ -262,7 +269,8 @@ class OneTag(Resource):
 
     @extend_schema(request=TagFields, examples=[EXAMPLE])
     def patch(self, request: Request, name: str) -> Response:
-        """A new definition is `pending_definition` until it is evaluated everywhere."""
+        """A new definition is `pending_definition` until it is evaluated everywhere. 409
+        `kind_change` where it would make a tag of the other kind, and `kind` does not say so."""
         changes = self.given(TagFields, is_partial=True)
         by, expected = cast(User, request.user), _expected(request)
         if changes:
@@ -314,6 +322,7 @@ class RebuildTag(Resource):
 
 
 class PublishTag(Resource):
+    body_limit = limits.LIST
     serializer_class = TagDetail
     queryset = Tag.objects.all()
 

@@ -5,7 +5,7 @@
 | nothing was sent                     | IDLE_SECONDS, then the connection is closed               |
 | headers arrive                       | HEADER_SECONDS from their first byte to their end         |
 | a body arrives                       | STALL_SECONDS of slack, earned back at MIN_RATE           |
-| an answer waits for the client       | STALL_SECONDS, and what it has to read at MIN_RATE        |
+| an answer waits for the client       | STALL_SECONDS, and what it has to read at MIN_READ_RATE   |
 
 A byte now and then buys no time. Time that the server itself takes (a body held back, a request
 that is computed or parked) does not count.
@@ -21,19 +21,24 @@ from twisted.web import http
 IDLE_SECONDS = 60.0
 HEADER_SECONDS = 20.0
 STALL_SECONDS = 30.0
-# Bytes a second: a modem's. A worker's results of 200 kB take 12 s at this rate.
+# Bytes a second. A worker's results of 200 kB take 12 s at this rate.
 MIN_RATE = 16 * 1024
+# Answers are kept in memory until they are read: an answer of 4 MiB for a minute and a half.
+MIN_READ_RATE = 64 * 1024
 # What a transport keeps for its client before it says that its buffer is full.
 MAX_UNSEEN_BYTES = 64 * 1024
 
 
 class Pace:
-    """Calls `late` once the other side has moved less than MIN_RATE for STALL_SECONDS."""
+    """Calls `late` once the other side has moved less than `rate` for STALL_SECONDS."""
 
-    def __init__(self, clock: Callable[[], float], later: Any, late: Callable[[], None]) -> None:
+    def __init__(
+        self, clock: Callable[[], float], later: Any, late: Callable[[], None], rate: int
+    ) -> None:
         self._clock = clock
         self._later = later
         self._late = late
+        self._rate = rate
         self._call: Any = None
 
     @property
@@ -43,18 +48,18 @@ class Pace:
     def start(self, size: int = 0) -> None:
         """The slack in full, and the time for `size` bytes."""
         self.stop()
-        self._call = self._later(STALL_SECONDS + size / MIN_RATE, self._late)
+        self._call = self._later(STALL_SECONDS + size / self._rate, self._late)
 
     def earn(self, size: int) -> None:
         """So many bytes arrived: their time is added, up to the slack."""
         if self.is_running:
             left = self._call.getTime() - self._clock()
-            self._call.reset(min(STALL_SECONDS, left + size / MIN_RATE))
+            self._call.reset(min(STALL_SECONDS, left + size / self._rate))
 
     def extend(self, size: int) -> None:
         """So many bytes more have to be moved."""
         if self.is_running:
-            self._call.delay(size / MIN_RATE)
+            self._call.delay(size / self._rate)
 
     def stop(self) -> None:
         if self.is_running:
@@ -77,8 +82,8 @@ class Channel(http.HTTPChannel):
         """Bytes that the client has yet to read, at most."""
         self._is_held = False
         clock = self.site.reactor.seconds
-        self._body = Pace(clock, self.callLater, self._expire)
-        self._reading = Pace(clock, self.callLater, self._expire)
+        self._body = Pace(clock, self.callLater, self._expire, MIN_RATE)
+        self._reading = Pace(clock, self.callLater, self._expire, MIN_READ_RATE)
         super().connectionMade()
 
     # -- what the client sends -------------------------------------------------------------------

@@ -52,8 +52,16 @@ class Listener:
                 with connect() as connection:
                     delay = FIRST_DELAY_SECONDS
                     self._listen(connection)
-            except psycopg.Error as error:
-                log.warning("listen connection lost", error=str(error).strip(), retry_in=delay)
+            except Exception as error:
+                # Whatever it was: without this thread, nobody would hear of work until it is
+                # looked for.
+                is_outage = isinstance(error, psycopg.Error)
+                log.warning(
+                    "listen connection lost",
+                    error=str(error).strip(),
+                    retry_in=delay,
+                    exc_info=None if is_outage else error,
+                )
                 self._stopping.wait(delay * random.uniform(0.5, 1))  # noqa: S311 - jitter
                 delay = min(2 * delay, LONGEST_DELAY_SECONDS)
 
@@ -71,5 +79,5 @@ def connect() -> psycopg.Connection[Any]:
     parameters = connections["default"].get_connection_params()
     for name in ("cursor_factory", "context", "client_encoding"):
         parameters.pop(name, None)
-    # Without traffic, only keep-alives tell that the other side has vanished.
-    return psycopg.connect(**parameters, autocommit=True, keepalives_idle=30)
+    # Without traffic, only keep-alives tell that the other side has vanished: they are among them.
+    return psycopg.connect(**parameters, autocommit=True)

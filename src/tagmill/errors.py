@@ -11,6 +11,7 @@ TagmillError
 │   ├── AutomaticTag          409 automatic_tag: assigned by its definition, not by hand
 │   ├── ManualTag             409 manual_tag: nothing to rebuild
 │   ├── NotCancellable        409 not_cancellable
+│   ├── KindChange            409 kind_change: manual to automatic, or back, is to be asked for
 │   ├── NothingPending        409 nothing_pending: no definition waits to be published
 │   └── NotComplete           409 not_complete: other clusters are not evaluated
 ├── Invalid                   400 invalid, `field` says where
@@ -80,6 +81,10 @@ class ManualTag(Conflict):
 
 class NotCancellable(Conflict):
     code = "not_cancellable"
+
+
+class KindChange(Conflict):
+    code = "kind_change"
 
 
 class NothingPending(Conflict):

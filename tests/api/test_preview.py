@@ -13,6 +13,7 @@ from tagmill.fleet import ingest
 from tagmill.rebuilds import leases
 from tagmill.tags.models import Match
 from tests.api.conftest import BARE, problem
+from tests.fleet.support import a_worker, work
 
 HAS_GPU = "//node[@class='display']"
 URL = "/api/v1/tags/preview"
@@ -59,7 +60,7 @@ def test_a_preview_against_a_tag_says_what_it_adds_and_removes(
     )
     evaluate()
     asked = ask(operator, "//node[@id='core']/node", compare_to="some").json()
-    assert (asked["added"], asked["removed"]) == (0, 0)
+    assert (asked["node_count"], asked["added"], asked["removed"]) == (None, None, None)
     evaluate()
     body = operator.get(f"{URL}/{asked['uuid']}").json()
     assert body["compare_to"] == "some"
@@ -71,6 +72,82 @@ def test_a_preview_against_a_tag_says_what_it_adds_and_removes(
         return [item["system_id"] for item in page["results"]]
 
     assert (nodes("added"), nodes("removed"), nodes("members")) == ([], ["d", "e"], ["a", "b", "c"])
+
+
+def listed(user: APIClient, uuid: str, **query: Any) -> list[str]:
+    """Through all pages."""
+    page = user.get(f"{URL}/{uuid}/nodes", {"limit": 2, **query}).json()
+    seen = [item["system_id"] for item in page["results"]]
+    while page["next"]:
+        page = user.get(page["next"]).json()
+        seen += [item["system_id"] for item in page["results"]]
+    return seen
+
+
+def test_nobody_is_counted_before_anything_is_evaluated(
+    fleet: None, operator: APIClient, evaluate: Callable[[], int]
+) -> None:
+    asked = ask(operator).json()
+    assert asked["state"] == "evaluating"
+    assert (asked["node_count"], asked["share"], asked["total"]) == (None, None, 5)
+    assert asked["evaluated"] == {"partitions": 0, "of": 1, "nodes": 0}
+    assert asked["clusters"][0]["node_count"] is None
+    evaluate()
+    found = operator.get(f"{URL}/{asked['uuid']}").json()
+    assert (found["node_count"], found["share"], found["total"]) == (3, 0.6, 5)
+    assert found["evaluated"] == {"partitions": 1, "of": 1, "nodes": 5}
+    assert (found["clusters"][0]["total"], found["clusters"][0]["share"]) == (5, 0.6)
+
+
+def test_a_fleet_without_nodes_has_none_that_match(cluster: Any, operator: APIClient) -> None:
+    found = ask(operator).json()
+    assert (found["state"], found["node_count"], found["share"]) == ("complete", 0, None)
+
+
+def test_who_is_out_is_listed_too(
+    fleet: None, operator: APIClient, evaluate: Callable[[], int]
+) -> None:
+    uuid = ask(operator).json()["uuid"]
+    assert listed(operator, uuid, change="out") == []
+    evaluate()
+    ingest.delete("d")
+    assert listed(operator, uuid, change="out") == ["e"]
+    assert listed(operator, uuid, change="members") == ["a", "b", "c"]
+
+
+def test_a_preview_may_be_looked_at_in_one_cluster(
+    fleet: None,
+    operator: APIClient,
+    admin: APIClient,
+    put: Callable[..., None],
+    evaluate: Callable[[], int],
+) -> None:
+    admin.post("/api/v1/clusters/", {"name": "south"}, format="json")
+    put("s1", "s2", "s3", cluster="south")
+    put("s4", cluster="south", xml=BARE)
+    uuid = ask(operator).json()["uuid"]
+    evaluate()
+    # The worker's token is for the north alone: nothing is known of the south.
+    south = operator.get(f"{URL}/{uuid}?cluster=south").json()
+    assert (south["cluster"], south["node_count"], south["total"]) == ("south", None, 4)
+    whole = operator.get(f"{URL}/{uuid}").json()
+    assert (whole["node_count"], whole["total"], whole["share"]) == (3, 9, 0.6)
+    assert whole["evaluated"] == {"partitions": 1, "of": 2, "nodes": 5}
+    counts = {item["name"]: item["node_count"] for item in whole["clusters"]}
+    assert counts == {"north": 3, "south": None}
+    north = operator.get(f"{URL}/{uuid}?cluster=north&limit=2").json()
+    assert (north["node_count"], north["total"]) == (3, 5)
+    assert [item["name"] for item in north["clusters"]] == ["north"]
+    work(a_worker())
+    south = operator.get(f"{URL}/{uuid}?cluster=south&limit=2").json()
+    assert (south["state"], south["node_count"], south["share"]) == ("complete", 3, 0.75)
+    page = operator.get(south["nodes"]["next"]).json()
+    assert [item["system_id"] for item in page["results"]] == ["s3"]
+    assert listed(operator, uuid, change="out", cluster="south") == ["s4"]
+    problem(operator.get(f"{URL}/{uuid}?cluster=none"), 404, "not_found")
+    body = {"definition": "//a"}
+    problem(operator.post(f"{URL}?cluster=none", body, format="json"), 404, "not_found")
+    assert operator.get(f"{URL}/{uuid}").status_code == 200
 
 
 def test_a_manual_tag_can_be_compared_with(

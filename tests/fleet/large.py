@@ -8,7 +8,7 @@ import random
 from django.contrib.auth.models import User
 
 from tagmill.rebuilds import rebuilds
-from tests.fleet.support import execute
+from tests.fleet.support import a_worker, execute
 
 PARTITIONS = 98
 SLOTS = 1176
@@ -113,15 +113,8 @@ def _rebuilds() -> None:
 
 
 def _workers() -> None:
-    execute(
-        "INSERT INTO worker_token (name, lookup, secret_digest, all_clusters) "
-        "SELECT 'token ' || n, 'lookup' || n, '\\x01', true FROM generate_series(1, %s) n",
-        [WORKERS],
-    )
-    execute(
-        "INSERT INTO worker (uuid, token_id, name, evaluator, version) "
-        "SELECT gen_random_uuid(), id, name, 'kernel', '1' FROM worker_token"
-    )
+    for number in range(WORKERS):
+        a_worker(name=f"worker {number}")
     execute(
         "INSERT INTO lease (uuid, worker_id, partition_id, job_id, rev, deadline) "
         "SELECT gen_random_uuid(), w.id, p.id, p.id, p.rev, now() + interval '1 minute' "

@@ -13,7 +13,7 @@ from tagmill.fleet import batches, ingest
 from tagmill.fleet.models import Cluster, Partition
 from tagmill.rebuilds import leases, rebuilds, waiting
 from tagmill.rebuilds.models import Rebuild
-from tagmill.tags import freshness, matches, members, previews, publishing
+from tagmill.tags import freshness, matches, members, places, previews, publishing
 from tagmill.tags.models import Expression, Tag
 from tests.fleet.plans import fill
 from tests.fleet.support import plan, scanned
@@ -46,6 +46,7 @@ def test_no_hot_statement_reads_a_large_table_whole() -> None:
         at = {"partition": partitions[7], "since": since, "after": after}
         return batches, "batch", {**at, **bounds}
 
+    any_node = {"cluster": None, "first": 0, "most": 256}
     hot: list[tuple[Any, str, dict[str, Any]]] = [
         page(None, -1),
         page(None, 500),
@@ -61,10 +62,20 @@ def test_no_hot_statement_reads_a_large_table_whole() -> None:
         (freshness, "status", {"expressions": expressions[:1], "tags": [tag.id]}),
         (members, "membership", {"expression": tag.expression_id, "tag": tag.id}),
         (matches, "stale_for", {"expressions": expressions[:1]}),
-        (previews, "preview_members", {"expression": expressions[0], "compare_to": tag.id}),
-        (previews, "preview_members", {"expression": expressions[0], "compare_to": None}),
+        (
+            previews,
+            "preview_members",
+            {"expression": expressions[0], "compare_to": tag.id, "cluster": None},
+        ),
+        (
+            previews,
+            "preview_members",
+            {"expression": expressions[0], "compare_to": None, "cluster": None},
+        ),
         (previews, "preview_progress", {"previews": shown}),
-        (previews, "nodes_at", {"partitions": partitions, "slots": partitions}),
+        (places, "bitmaps", {**any_node, "tags": ids(Tag)[:3], "hostname": None}),
+        (places, "bitmaps", {**any_node, "tags": ids(Tag)[:1], "hostname": "x"}),
+        (places, "nodes_at", {"partitions": partitions, "slots": partitions}),
         (waiting, "waiting", {**no_waits, "expressions": expressions[:1]}),
         (leases, "fetch_jobs", {"queues": [leases.queue(item) for item in partitions]}),
     ]

@@ -13,13 +13,13 @@ from django.db import connection
 
 from expressions import documents
 from expressions.vocabulary import Vocabulary
-from tagmill.fleet import clusters, vocabularies
+from tagmill.fleet import clusters
 from tagmill.fleet.models import Partition
 from tagmill.tags import tags
 from tagmill.tags.models import Preview
 from tests.fleet.fixtures import no_jobs
 from tests.fleet.support import GPU, HAS_GPU, a_worker, put, work
-from tests.tags.test_vocabulary import packed
+from tests.tags.test_vocabulary import learn_parts, packed
 
 __all__ = ["no_jobs"]
 
@@ -38,7 +38,7 @@ def fleet(db: None) -> None:
     put("c", xml=b"<list><node id='core'/></list>", cluster="north")
     partition = Partition.objects.get()
     words = Vocabulary.of([documents.compose({"lshw": GPU.decode()})])
-    vocabularies.learn(partition, partition.rev, -1, [packed(words)])
+    learn_parts(partition, partition.rev, -1, [packed(words)])
 
 
 def test_a_warning_stands_below_its_place(fleet: None) -> None:
@@ -134,11 +134,18 @@ def test_a_preview_shows_what_would_change(working: Callable[[], None]) -> None:
     working()
     shown = tag("preview", "gpu", "-d", "//node[@id='core'][not(node)]", "--nodes", "1")
     rows = [line.split() for line in shown.splitlines()]
-    assert ["north", "0", "+0", "-2"] in rows
-    assert ["south", "1", "+1", "-0"] in rows
-    assert ["all", "1", "+1", "-2"] in rows
+    assert ["north", "0", "2", "0.0%", "+0", "-2"] in rows
+    assert ["south", "1", "1", "100.0%", "+1", "-0"] in rows
+    assert ["all", "1", "3", "33.3%", "+1", "-2"] in rows
     assert "added to gpu" in shown
     assert "and 1 more" in shown
+    shown = tag("preview", "-d", "//node[@id='core'][not(node)]", "--cluster", "north", "--out")
+    rows = [line.split() for line in shown.splitlines()]
+    assert ["north", "0", "2", "0.0%"] in rows
+    assert "south" not in shown
+    assert shown.split("out\n")[1].split() == ["a", "b"]
+    with pytest.raises(CommandError, match="no cluster 'none'"):
+        tag("preview", "-d", "//node", "--cluster", "none")
     assert not Preview.objects.exists()
 
 

@@ -7,14 +7,20 @@ import json
 from concurrent.futures import Future
 from typing import Any
 
+import psycopg
 import pytest
+from twisted.internet.defer import Deferred
 
+from api.server.previews import MAX_WAITING, Turns
 from loadtest.benches.polls import wait_until
 from loadtest.rig.stack import Stack
+from tagmill.errors import Busy
 from tagmill.fleet import clusters
 from tagmill.tags.models import Preview
 from tests.fleet.fixtures import no_jobs
 from tests.fleet.support import HAS_GPU, a_worker, done, in_thread, put, until, work
+from tests.server.conftest import database_url
+from tests.server.test_pools import blocked_by
 from tests.server.test_serve import call, token_of
 
 __all__ = ["no_jobs"]
@@ -108,6 +114,42 @@ def test_what_is_refused_is_refused_before_any_wait(stack: Stack, token: str) ->
     assert (response.status, body["code"]) == (403, "forbidden")
     response, _ = call(stack, "PUT", URL, Authorization=token, Prefer="wait=9")
     assert response.status == 405
+
+
+def test_a_stranger_does_not_wait_for_those_who_may(stack: Stack, token: str) -> None:
+    with psycopg.connect(database_url()) as holder:
+        holder.execute("LOCK TABLE preview IN ACCESS EXCLUSIVE MODE")
+        first = in_thread(lambda: ask(stack, token, wait=1))
+        until(lambda: blocked_by(holder.info.backend_pid) == 1, "the preview to wait")
+        response, body = ask(stack, "Token wrong")
+        assert (response.status, body["code"]) == (401, "unauthorized")
+        other = in_thread(lambda: ask(stack, token_of("admin"), "//node[2]", wait=1))
+        until(lambda: blocked_by(holder.info.backend_pid) == 2, "another client's to come as far")
+        assert not first.done()
+    assert {done(first)[0].status, done(other)[0].status} == {202}
+
+
+def test_a_client_takes_one_turn_at_a_time_and_waits_for_some() -> None:
+    turns, running = Turns(), list[Deferred[str]]()
+
+    def call(name: str) -> Deferred[str]:
+        running.append(Deferred())
+        return running[-1].addCallback(lambda _: name)
+
+    def take(client: int, name: str) -> list[Any]:
+        got: list[Any] = []
+        Deferred.fromCoroutine(turns.run(client, call, name)).addBoth(got.append)
+        return got
+
+    answers = [take(1, f"{number}") for number in range(MAX_WAITING + 1)]
+    assert len(running) == 1
+    assert isinstance(take(1, "too many")[0].value, Busy)
+    assert take(2, "other") == []
+    assert len(running) == 2
+    for number in range(len(answers) + 1):
+        running[number].callback("")
+    assert answers == [[f"{number}"] for number in range(MAX_WAITING + 1)]
+    assert len(turns) == 0
 
 
 @pytest.mark.parametrize("limit", ["0000000019999999", "9" * 4400, "x"])

@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from tagmill.errors import AlreadyExists, AutomaticTag, Invalid, InvalidDefinition, NotFound
+from tagmill.errors import (
+    AlreadyExists,
+    AutomaticTag,
+    Invalid,
+    InvalidDefinition,
+    KindChange,
+    NotFound,
+)
 from tagmill.fleet import clusters, ingest
 from tagmill.rebuilds import rebuilds
 from tagmill.tags import assign, freshness, members, tags
@@ -143,7 +150,7 @@ def test_a_partition_made_meanwhile_is_waited_for() -> None:
 def test_a_manual_tag_that_becomes_automatic_keeps_its_nodes_until_the_new_ones_are_known() -> None:
     tags.create("mine")
     assign.assign("mine", ["a", "b"], [])
-    tags.update("mine", definition=HAS_GPU)
+    tags.update("mine", definition=HAS_GPU, kind="automatic")
     with pytest.raises(AutomaticTag):
         assign.assign("mine", ["c"], [])
     assert carriers("mine") == {"a", "b"}
@@ -157,7 +164,7 @@ def test_a_manual_tag_that_becomes_automatic_keeps_its_nodes_until_the_new_ones_
 def test_cancelling_its_first_definition_makes_a_tag_manual_again() -> None:
     tags.create("mine")
     assign.assign("mine", ["a", "b"], [])
-    tags.update("mine", definition=HAS_GPU)
+    tags.update("mine", definition=HAS_GPU, kind="automatic")
     rebuilds.cancel(tag("mine").rebuilds.get().uuid)
     assert tag("mine").pending_expression is None
     assert carriers("mine") == {"a", "b"} and status("mine").state == "ready"
@@ -168,7 +175,7 @@ def test_cancelling_its_first_definition_makes_a_tag_manual_again() -> None:
 def test_an_automatic_tag_cannot_lose_its_definition() -> None:
     tags.create("gpu", definition=HAS_GPU)
     for changes in ({"definition": None}, {"definition": ""}):
-        with pytest.raises(Invalid):
+        with pytest.raises(KindChange):
             tags.update("gpu", **changes)
 
 

@@ -102,7 +102,11 @@ document.addEventListener("DOMContentLoaded", () => {
       count.textContent = `The preview failed: ${found.failure}`;
       return;
     }
-    const nodes = `${number(found.node_count)} node${found.node_count === 1 ? "" : "s"}`;
+    // Nothing is known yet: the count is null.
+    const nodes =
+      found.node_count === null
+        ? "nothing known"
+        : `${number(found.node_count)} node${found.node_count === 1 ? "" : "s"}`;
     if (found.state === "evaluating") {
       const { partitions, pending } = found.progress;
       count.textContent = `Evaluating: ${nodes} so far, ${partitions - pending} of ${partitions} partitions`;
@@ -111,7 +115,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const change = found.compare_to
       ? `: ${number(found.added)} more and ${number(found.removed)} fewer than ${found.compare_to} has now`
       : "";
-    count.textContent = `Would match ${nodes}${change}.`;
+    count.textContent = `Would match ${nodes} of ${number(found.total)}${change}.`;
   }
 
   async function lint(given, signal) {

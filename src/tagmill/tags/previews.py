@@ -22,10 +22,11 @@ from django.db import connection, transaction
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
-from tagmill import sql
+from tagmill import locks, sql
 from tagmill.config import load
 from tagmill.errors import NotFound
 from tagmill.fleet.models import Cluster
+from tagmill.locks import Lock
 from tagmill.rebuilds import leases
 from tagmill.tags import failures, matches, places
 from tagmill.tags.definitions import check, digest, expression_for
@@ -33,7 +34,7 @@ from tagmill.tags.models import Expression, Preview
 from tagmill.tags.places import Found
 from wire import bitmap
 
-Change = Literal["members", "added", "removed"]
+Change = Literal["members", "out", "added", "removed"]
 # Every live preview is evaluated again when a node changes: more than anybody looks at would only
 # cost. The bench has ten clients.
 MOST_OF_A_USER = 32
@@ -55,18 +56,37 @@ class Progress:
 
 @dataclass
 class Counts:
-    """Live nodes. `added` and `removed` against the tag that it is compared with."""
+    """Live nodes. `added` and `removed` against the tag that it is compared with. `evaluated_*`:
+    what the counts are of, so far; `total` and `partitions`: what they will be of."""
 
     nodes: int = 0
     added: int = 0
     removed: int = 0
+    total: int = 0
+    evaluated_nodes: int = 0
+    partitions: int = 0
+    evaluated_partitions: int = 0
+
+    @property
+    def is_known(self) -> bool:
+        """Whether anything was evaluated that may match. Of no nodes, none match."""
+        return self.evaluated_partitions > 0 or self.total == 0
+
+    @property
+    def share(self) -> float | None:
+        """Of the nodes evaluated so far, those that match."""
+        return self.nodes / self.evaluated_nodes if self.evaluated_nodes else None
 
 
 class _Part(NamedTuple):
-    """A partition's bitmaps, without the slots of deleted nodes."""
+    """A partition's bitmaps. Until it is evaluated, no slot is in any of them."""
 
     partition: int
     cluster: int
+    nodes: int
+    is_evaluated: bool
+    slots: int
+    """All; those of nodes that were deleted before the evaluation, too."""
     members: int
     before: int
     """Those of the tag that the preview is compared with."""
@@ -75,6 +95,8 @@ class _Part(NamedTuple):
         match change:
             case "members":
                 return self.members
+            case "out":
+                return self.slots & ~self.members
             case "added":
                 return self.members & ~self.before
             case "removed":
@@ -95,17 +117,19 @@ def start(
     """
     check(definition, namespaces)
     with transaction.atomic():
-        sql.rows(__file__, "lock_client", {"client": client, "user": by.id})
+        locks.fleet()
+        mine = {"client": client, "user": by.id}
+        locks.query(Lock.CLIENT, __file__, "lock_client", mine)
         older = _replaced(by, client)
         replaced = list(older.values_list("expression_id", flat=True))
         values = {"expressions": replaced, "digest": digest(definition, namespaces)}
-        sql.rows(__file__, "lock_expressions", values)
+        locks.query(Lock.EXPRESSION, __file__, "lock_expressions", values)
         expression = expression_for(definition, namespaces)
         # Somebody who asks for it (again) is not told that it failed for somebody else.
         failures.forget(Expression.objects.filter(id=expression.id))
-        # Before the preview's row: a tag's deletion takes both, too.
         compared = _held_tag(compare_to)
-        older.delete()
+        ended = [preview.id for preview in locks.rows(older, to_delete=True)]
+        Preview.objects.filter(id__in=ended).delete()
         ((made,),) = sql.rows(
             __file__,
             "insert_preview",
@@ -150,7 +174,8 @@ def cancel(uuid: UUID) -> None:
     """What is left to evaluate for it is left. Raises NotFound."""
     with transaction.atomic():
         expression = get(uuid).expression_id
-        sql.rows(__file__, "lock_expressions", {"expressions": [expression], "digest": b""})
+        failures.lock([expression])
+        locks.rows(Preview.objects.filter(uuid=uuid), to_delete=True)
         Preview.objects.filter(uuid=uuid).delete()
         _renew({expression})
         _notify_ended()
@@ -159,8 +184,10 @@ def cancel(uuid: UUID) -> None:
 def forget_expired() -> int:
     """Their expressions are live no longer; how many."""
     with transaction.atomic():
-        found = sql.rows(__file__, "expired_previews", {})
-        Preview.objects.filter(id__in=[preview for preview, _ in found]).delete()
+        found = locks.query(Lock.EXPRESSION, __file__, "expired_previews", {})
+        over = Preview.objects.filter(id__in=[preview for preview, _ in found])
+        locks.rows(over, to_delete=True)
+        over.delete()
         if found:
             _renew({expression for _, expression in found})
             _notify_ended()
@@ -192,9 +219,7 @@ def finish_reached(expressions: Sequence[int] | None = None) -> int:
     if expressions is not None:
         running = running.filter(expression__in=expressions)
     # Of two last completions at once the second waits here, and then sees what the first has done.
-    locked = list(
-        running.order_by("id").select_for_update(no_key=True).values_list("uuid", flat=True)
-    )
+    locked = [preview.uuid for preview in locks.rows(running)]
     over = [uuid for uuid, item in progress(locked).items() if item.state == "complete"]
     return Preview.objects.filter(uuid__in=over).update(completed_at=Now()) if over else 0
 
@@ -212,25 +237,30 @@ def _notify_ended() -> None:
 
 
 class Membership:
-    """What the preview matches at one moment. Partitions that are not evaluated yet are left out,
-    also of what it removes."""
+    """What the preview matches at one moment, in one cluster or in all (None). Partitions that are
+    not evaluated yet are left out, also of what it removes, and of who is out."""
 
-    def __init__(self, preview: Preview) -> None:
-        values = {"expression": preview.expression_id, "compare_to": preview.compare_to_id}
+    def __init__(self, preview: Preview, cluster: int | None = None) -> None:
+        self._cluster = cluster
+        values = {
+            "expression": preview.expression_id,
+            "compare_to": preview.compare_to_id,
+            "cluster": cluster,
+        }
         self._parts = list(_parts(sql.rows(__file__, "preview_members", values)))
 
     def counts(self) -> Counts:
         return _counted(self._parts)
 
     def clusters(self) -> list[tuple[Cluster, Counts]]:
-        """Of every cluster, by name."""
+        """Of every one that was asked about, by name."""
         parts: dict[int, list[_Part]] = defaultdict(list)
         for part in self._parts:
             parts[part.cluster].append(part)
-        return [
-            (cluster, _counted(parts.get(cluster.id, ())))
-            for cluster in Cluster.objects.order_by("name")
-        ]
+        asked = Cluster.objects.order_by("name")
+        if self._cluster is not None:
+            asked = asked.filter(id=self._cluster)
+        return [(cluster, _counted(parts.get(cluster.id, ()))) for cluster in asked]
 
     def page(self, change: Change, after: int, limit: int) -> list[Found]:
         """Up to `limit` nodes whose key is above `after`, in the order of their keys."""
@@ -242,7 +272,7 @@ def _held_tag(name: str | None) -> int | None:
     """The tag's id. It is not deleted before the transaction ends. Raises NotFound."""
     if name is None:
         return None
-    found = sql.rows(__file__, "hold_tag", {"name": name})
+    found = locks.query(Lock.TAG, __file__, "hold_tag", {"name": name})
     if not found:
         raise NotFound(f"there is no tag {name!r} to compare with")
     return int(found[0][0])
@@ -253,16 +283,30 @@ def _renew(expressions: set[int]) -> None:
 
 
 def _parts(rows: list[tuple[Any, ...]]) -> Iterator[_Part]:
-    for partition, cluster, members, before, gone in rows:
-        if members is not None:
-            live = ~bitmap.from_slots(gone or ())
-            old = bitmap.from_bytes(before) & live if before is not None else 0
-            yield _Part(partition, cluster, bitmap.from_bytes(members) & live, old)
+    for partition, cluster, slots, nodes, members, before, gone in rows:
+        if members is None:
+            yield _Part(partition, cluster, nodes, False, 0, 0, 0)
+            continue
+        live = ~bitmap.from_slots(gone or ())
+        yield _Part(
+            partition,
+            cluster,
+            nodes,
+            True,
+            ((1 << slots) - 1) & live,
+            bitmap.from_bytes(members) & live,
+            bitmap.from_bytes(before) & live if before is not None else 0,
+        )
 
 
 def _counted(parts: Iterable[_Part]) -> Counts:
     total = Counts()
     for part in parts:
+        total.partitions += 1
+        total.total += part.nodes
+        if part.is_evaluated:
+            total.evaluated_partitions += 1
+            total.evaluated_nodes += part.nodes
         total.nodes += part.members.bit_count()
         total.added += part.of("added").bit_count()
         total.removed += part.of("removed").bit_count()

@@ -9,13 +9,17 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
+from django.db.models import Q
 from django.db.models.functions import Now
 
-from tagmill.errors import AlreadyExists, DatabaseUnavailable, Invalid, NotFound
+from tagmill import locks
+from tagmill.errors import AlreadyExists, DatabaseUnavailable, Invalid, KindChange, NotFound
 from tagmill.rebuilds import rebuilds
 from tagmill.rebuilds.models import Rebuild
+from tagmill.tags import conversion
+from tagmill.tags.conversion import Kind
 from tagmill.tags.definitions import expression_for
-from tagmill.tags.models import TAG_NAME, Expression, Tag
+from tagmill.tags.models import TAG_NAME, Expression, Preview, Tag
 
 # Somebody else changes the tag between our look at it and our lock. It takes that many
 # coincidences in a row to give up.
@@ -35,13 +39,17 @@ def create(
     comment: str = "",
     kernel_opts: str = "",
     by: User | None = None,
+    kind: Kind | None = None,
 ) -> Tag:
     """A tag whose definition is published once it is evaluated everywhere; without one, a tag that
     is assigned by hand. Raises AlreadyExists, Invalid, InvalidDefinition, TooLarge."""
     _check_name(name)
+    _check_kind(kind, definition, "automatic" if definition else "manual")
     with transaction.atomic():
         if definition:
+            locks.fleet()
             pending = expression_for(definition, namespaces or {})
+            rebuilds.lock_tags(Q(name=name), [pending.id])
         elif namespaces:
             raise Invalid("a manual tag has no namespaces", field="namespaces")
         else:
@@ -59,61 +67,91 @@ def update(
     /,
     by: User | None = None,
     expects: Callable[[Tag], None] | None = None,
+    kind: Kind | None = None,
     **changes: Any,
 ) -> Tag:
     """`changes`: name, comment, kernel_opts, definition, namespaces. A new definition is pending
     until it is evaluated everywhere; the published one again drops what is pending. `expects` sees
-    the tag under its lock, and raises where it is not the one that was meant.
+    the tag under its lock, and raises where it is not the one that was meant. `kind` asks for a tag
+    of the other kind (see tagmill.tags.conversion), or says which it is.
 
-    Raises NotFound, AlreadyExists, Invalid, InvalidDefinition, TooLarge.
+    Raises NotFound, AlreadyExists, Invalid, InvalidDefinition, TooLarge, KindChange.
     """
     unknown = changes.keys() - CHANGEABLE
     if unknown:
         raise Invalid(f"unknown field {min(unknown)!r}", field=min(unknown))
     for _ in range(ATTEMPTS):
         with contextlib.suppress(_Overtaken), transaction.atomic():
-            return _update(name, changes, by, expects)
+            return _update(name, changes, by, expects, kind)
     raise DatabaseUnavailable("too many changes to the same tag at once: try again")
 
 
 def _update(
-    name: str, changes: dict[str, Any], by: User | None, expects: Callable[[Tag], None] | None
+    name: str,
+    changes: dict[str, Any],
+    by: User | None,
+    expects: Callable[[Tag], None] | None,
+    kind: Kind | None,
 ) -> Tag:
+    locks.fleet()
+    seen = Tag.objects.filter(name=name).first()
+    becomes_manual = kind == "manual" and seen is not None and conversion.is_automatic(seen)
+    if becomes_manual:
+        conversion.hold_fleet()
     # An expression is locked before the tag that is to name it, and so the tag is read twice: what
     # it said before its lock may have been replaced since.
-    before = _definition(Tag.objects.filter(name=name).first(), name, changes)
+    before = _definition(seen, name, changes, kind)
     new = expression_for(*before) if before else None
-    tag = Tag.objects.select_for_update().filter(name=name).first()
-    if _definition(tag, name, changes) != before or tag is None:
+    # Who has the new name, too: two tags that swap their names do not wait for each other.
+    wanted = Q(name__in=[name, changes.get("name", name)])
+    is_renamed = "name" in changes
+    locked = rebuilds.lock_tags(wanted, [new.id] if new else [], to_delete=is_renamed)
+    tag = next((item for item in locked if item.name == name), None)
+    if tag is None or _definition(tag, name, changes, kind) != before:
         raise _Overtaken
     if expects is not None:
         expects(tag)
     _describe(tag, changes)
     if new is not None:
+        conversion.check_automatic(tag, kind)
         _define(tag, new, by)
+    elif kind == "manual" and conversion.is_automatic(tag):
+        if not becomes_manual:
+            raise _Overtaken
+        conversion.make_manual(tag)
     return Tag.objects.select_related("expression", "pending_expression").get(id=tag.id)
 
 
 def delete(name: str, expects: Callable[[Tag], None] | None = None) -> None:
     """`expects` as for `update`. Raises NotFound."""
     with transaction.atomic():
-        tag = Tag.objects.select_for_update().filter(name=name).first()
-        if tag is None:
+        found = locks.rows(Tag.objects.filter(name=name), to_delete=True)
+        if not found:
             raise NotFound(f"there is no tag {name!r}")
+        (tag,) = found
         if expects is not None:
             expects(tag)
+        locks.rows(Preview.objects.filter(compare_to=tag))
+        rebuilds.lock_of(tag.id)
         tag.delete()
         rebuilds.finish_reached()
 
 
 def _definition(
-    tag: Tag | None, name: str, changes: dict[str, Any]
+    tag: Tag | None, name: str, changes: dict[str, Any], kind: Kind | None
 ) -> tuple[str, dict[str, str]] | None:
     """The text and the namespaces that the changes ask for; None when they concern neither.
 
-    Raises NotFound, Invalid."""
+    Raises NotFound, Invalid, KindChange."""
     if tag is None:
         raise NotFound(f"there is no tag {name!r}")
+    if kind == "manual":
+        _check_kind(kind, changes.get("definition"), "manual")
+        if changes.get("namespaces"):
+            raise Invalid("a manual tag has no namespaces", field="namespaces")
+        return None
+    if kind == "automatic" and not conversion.is_automatic(tag):
+        _check_kind(kind, changes.get("definition"), "manual")
     if not changes.keys() & {"definition", "namespaces"}:
         return None
     key = tag.pending_expression_id or tag.expression_id
@@ -125,9 +163,10 @@ def _definition(
     if text:
         return text, namespaces
     if current is not None:
-        raise Invalid(
-            "an automatic tag keeps a definition: delete it and make a manual tag instead",
-            field="definition",
+        raise KindChange(
+            "without a definition it is a manual tag, with the nodes that it has now: "
+            'send "kind": "manual" as well if that is meant',
+            field="kind",
         )
     if namespaces:
         raise Invalid("a manual tag has no namespaces", field="namespaces")
@@ -162,6 +201,14 @@ def _insert(tag: Tag) -> Tag:
     except IntegrityError:
         raise _taken(tag.name) from None
     return tag
+
+
+def _check_kind(kind: Kind | None, definition: str | None, default: Kind) -> None:
+    """Raises Invalid where the kind asked for and the definition do not go together."""
+    if (kind or default) == "manual" and definition:
+        raise Invalid("a manual tag has no definition", field="definition")
+    if kind == "automatic" and not definition:
+        raise Invalid("an automatic tag has a definition", field="definition")
 
 
 def _check_name(name: str) -> None:

@@ -81,6 +81,8 @@ def _value(part: dict[str, Any]) -> str:
         return f"{part['total']} found"
     if part["type"] == "boolean":
         return part["kind"] if part["kind"] in ("and", "or", "not") else ""
+    if part["length"] is not None and part["length"] > len(part["value"]):
+        return f"= {part['value']!r} ({part['length']:,} characters)"
     return f"= {part['value']!r}"
 
 
@@ -105,12 +107,15 @@ def counts(
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("cluster")
     table.add_column("nodes", justify="right")
+    table.add_column("of", justify="right")
+    table.add_column("share", justify="right")
     if compare_to is not None:
         table.add_column("added", justify="right", style="green")
         table.add_column("removed", justify="right", style="red")
     rows = [(cluster.name, found) for cluster, found in clusters]
     for name, found in [*rows, ("all", total)]:
-        cells = [f"{found.nodes:,}"]
+        share = "-" if found.share is None else f"{found.share:.1%}"
+        cells = [f"{found.nodes:,}", f"{found.evaluated_nodes:,}", share]
         if compare_to is not None:
             cells += [f"+{found.added:,}", f"-{found.removed:,}"]
         table.add_row(name, *cells, style="bold" if name == "all" else None)

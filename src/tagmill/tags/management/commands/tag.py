@@ -14,6 +14,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
 from tagmill.errors import InvalidDefinition, TagmillError
+from tagmill.fleet import clusters
+from tagmill.fleet.models import Cluster
 from tagmill.tags import explaining, linting, previews
 from tagmill.tags.management import shown
 from tagmill.tags.models import Preview, Tag
@@ -57,6 +59,10 @@ class Command(BaseCommand):
             "tag", nargs="?", metavar="TAG", help="say what would change if it got the definition"
         )
         preview.add_argument("--nodes", type=int, default=10, metavar="N", help="nodes shown")
+        preview.add_argument("--cluster", metavar="NAME", help="count and show its nodes alone")
+        preview.add_argument(
+            "--out", action="store_true", help="show the nodes that it does not match, too"
+        )
         preview.add_argument(
             "--wait", type=float, default=WAIT_SECONDS, metavar="SECONDS", help="at most"
         )
@@ -92,7 +98,7 @@ class Command(BaseCommand):
             if options["json"]:
                 told = [warning.to_dict() for warning in answer.warnings]
                 line = {"tag": name, "definition": text, "warnings": told}
-                self.stdout.write(orjson.dumps(line).decode())
+                self.stdout.write(orjson.dumps(line, option=orjson.OPT_UTC_Z).decode())
             elif answer.warnings:
                 if name is not None:
                     self.console.print(Text(name, style="bold"))
@@ -124,7 +130,7 @@ class Command(BaseCommand):
                 "evaluator": found.evaluator,
                 "stored": found.stored,
             }
-            self.stdout.write(orjson.dumps(told).decode())
+            self.stdout.write(orjson.dumps(told, option=orjson.OPT_UTC_Z).decode())
             return
         self.console.print(shown.told(found))
 
@@ -137,11 +143,15 @@ class Command(BaseCommand):
         found = linting.lint(text, namespaces).warnings
         if found:
             self.console.print(shown.warnings(text, found), "")
+        cluster = None
+        if options["cluster"] is not None:
+            # Before there is anything to wait for.
+            cluster = clusters.named(options["cluster"])
         user, _ = User.objects.get_or_create(username=USER, defaults={"is_active": False})
         made = previews.start(text, namespaces, user, f"{USER} {time.time_ns()}", tag)
         try:
             self._wait(made, options["wait"])
-            self._show(made, tag, options["nodes"])
+            self._show(made, tag, cluster, options["nodes"], options["out"])
         finally:
             previews.cancel(made.uuid)
 
@@ -166,8 +176,10 @@ class Command(BaseCommand):
         if progress.state == "failed":
             raise CommandError(f"the definition failed: {progress.failure}")
 
-    def _show(self, preview: Preview, tag: str | None, most: int) -> None:
-        found = previews.Membership(preview)
+    def _show(
+        self, preview: Preview, tag: str | None, cluster: Cluster | None, most: int, with_out: bool
+    ) -> None:
+        found = previews.Membership(preview, None if cluster is None else cluster.id)
         total = found.counts()
         self.console.print(shown.counts(total, found.clusters(), tag))
         parts: list[tuple[previews.Change, str, int]] = [("members", "nodes", total.nodes)]
@@ -176,6 +188,8 @@ class Command(BaseCommand):
                 ("added", f"added to {tag}", total.added),
                 ("removed", f"removed from {tag}", total.removed),
             ]
+        if with_out:
+            parts.append(("out", "out", total.evaluated_nodes - total.nodes))
         for change, title, count in parts:
             if count and most > 0:
                 self.console.print("", shown.nodes(title, found.page(change, -1, most), count))
