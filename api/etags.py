@@ -12,22 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from django.http import HttpRequest
 from django.utils.http import parse_etags
 from rest_framework.request import Request
 
-from tagmill.errors import PreconditionFailed, TagmillError
+from tagmill.errors import PreconditionFailed
 from tagmill.fleet.models import Cluster
 from tagmill.tags.models import Tag
 
 DIGEST_BYTES = 16
-# If-Modified-Since is for GET, where answering in full is always right.
-READING = ("If-Match", "If-Unmodified-Since")
-WRITING = ("If-Match", "If-None-Match", "If-Unmodified-Since")
-
-
-class ConditionNotSupported(TagmillError):
-    status, code = 412, "condition_not_supported"
 
 
 def make(*parts: object) -> str:
@@ -89,16 +81,3 @@ def condition(request: Request) -> Condition:
         return None if value is None else parse_etags(value)
 
     return Condition(tags_in("If-Match"), tags_in("If-None-Match"))
-
-
-def refuse_conditions(request: Request | HttpRequest, understood: bool) -> None:
-    """A condition that nobody checks must not look as if it held. `understood`: the view checks
-    If-Match and If-None-Match for this method. Raises ConditionNotSupported."""
-    is_reading = request.method in {"GET", "HEAD", "OPTIONS"}
-    checked = {"If-Match", "If-None-Match"} if understood else set()
-    for name in READING if is_reading else WRITING:
-        if name in request.headers and name not in checked:
-            raise ConditionNotSupported(
-                f"{name} is not understood with {request.method} at this address: docs/api.md says "
-                "where it is"
-            )

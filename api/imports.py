@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-import orjson
-
+from api.encoding import dumps
 from tagmill.fleet import importing
 
 OUTCOMES = ("created", "updated", "unchanged", "refused")
@@ -23,4 +22,4 @@ def answers(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _line(value: object) -> bytes:
-    return orjson.dumps(value, default=str, option=orjson.OPT_APPEND_NEWLINE)
+    return dumps(value) + b"\n"

@@ -16,11 +16,11 @@ from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import Any
 
-import orjson
 import psycopg
 from django import db
 from django.core.exceptions import (
     BadRequest,
+    DisallowedHost,
     PermissionDenied,
     RequestDataTooBig,
     SuspiciousOperation,
@@ -29,6 +29,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.views import defaults
 from rest_framework import exceptions
 
+from api.encoding import dumps
 from tagmill.errors import (
     DatabaseBusy,
     DatabaseUnavailable,
@@ -45,6 +46,10 @@ CONTENT_TYPE = "application/problem+json"
 # PostgreSQL restarts in a few seconds.
 RETRY_AFTER_SECONDS = 2
 OUTAGE = (db.OperationalError, db.InterfaceError, psycopg.OperationalError, psycopg.InterfaceError)
+UNKNOWN_HOST = (
+    "this server does not answer to the name in the Host header: list it in TAGMILL_ALLOWED_HOSTS"
+    " on the server, or use one that is there"
+)
 NO_ANSWER = "the database does not answer: try again shortly"
 DISK_FULL = "the database's disk is full: an administrator must make room; then send it again"
 TOO_SLOW = (
@@ -85,9 +90,7 @@ class ProblemResponse(HttpResponse):
             "detail": detail,
             **extra,
         }
-        super().__init__(
-            orjson.dumps(members, default=str), content_type=CONTENT_TYPE, status=status
-        )
+        super().__init__(dumps(members), content_type=CONTENT_TYPE, status=status)
         self["Cache-Control"] = "no-store"
         if status == HTTPStatus.SERVICE_UNAVAILABLE:
             self["Retry-After"] = str(RETRY_AFTER_SECONDS)
@@ -115,6 +118,8 @@ def respond(error: BaseException) -> ProblemResponse:
         return ProblemResponse(403, "forbidden", str(error) or "you may not do this")
     if isinstance(error, RequestDataTooBig):
         return _of_domain(TooLarge("the request is too large: send less at a time"))
+    if isinstance(error, DisallowedHost):
+        return ProblemResponse(400, "unknown_host", UNKNOWN_HOST)
     if isinstance(error, BadRequest | SuspiciousOperation):
         return ProblemResponse(400, "bad_request", "the request is malformed")
     return _unexpected(error)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import orjson
 from rest_framework.renderers import BaseRenderer
+
+from api.encoding import dumps
 
 
 class JSONRenderer(BaseRenderer):
@@ -21,7 +22,7 @@ class JSONRenderer(BaseRenderer):
         accepted_media_type: str | None = None,
         renderer_context: Mapping[str, Any] | None = None,
     ) -> bytes:
-        return b"" if data is None else orjson.dumps(data, default=str, option=orjson.OPT_UTC_Z)
+        return b"" if data is None else dumps(data)
 
 
 class XMLRenderer(BaseRenderer):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from django.contrib import admin
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
 from django.urls import URLPattern, include, path
 from django.urls.resolvers import RoutePattern
 from django.views.generic import TemplateView
-from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
+from drf_spectacular.views import SpectacularSwaggerView
 
 from api.resources import (
     audit,
@@ -20,6 +23,7 @@ from api.resources import (
     partitions,
     previews,
     rebuilds,
+    schema,
     tags,
     tokens,
     users,
@@ -44,12 +48,32 @@ def route(pattern: str, view: Any, name: str) -> URLPattern:
     return URLPattern(EitherSlash(pattern, name, is_endpoint=True), view.as_view(), None, name)
 
 
+def beside(action: Any, resource: Any, **key: str) -> Any:
+    """A view whose POST is the action, and everything else the resource of that name, whose address
+    the action shares. It is documented as the action."""
+    act, rest = action.as_view(), resource.as_view()
+
+    @functools.wraps(act)
+    def dispatch(request: HttpRequest) -> HttpResponseBase:
+        answer: HttpResponseBase = (
+            act(request) if request.method == "POST" else rest(request, **key)
+        )
+        return answer
+
+    return dispatch
+
+
 V1 = [
     route("auth/token", tokens.Token, "token"),
     route("clusters/", clusters.Clusters, "clusters"),
     route("clusters/<str:cluster>", clusters.OneCluster, "cluster"),
     route("nodes/", nodes.Nodes, "nodes"),
-    route("nodes/import", documents.ImportNodes, "import"),
+    URLPattern(
+        EitherSlash("nodes/import", "import", is_endpoint=True),
+        beside(documents.ImportNodes, nodes.OneNode, system_id="import"),
+        None,
+        "import",
+    ),
     route("nodes/<str:system_id>", nodes.OneNode, "node"),
     route("nodes/<str:system_id>/document", documents.OneDocument, "document"),
     route("nodes/<str:system_id>/tags", nodes.TagsOfNode, "tags-of-node"),
@@ -90,7 +114,7 @@ V1 = [
 urlpatterns = [
     path("", TemplateView.as_view(template_name="api/index.html"), name="index"),
     path("api/v1/", include(V1)),
-    path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
+    path("api/schema/", schema.Schema.as_view(), name="schema"),
     path("api/docs/", SpectacularSwaggerView.as_view(url_name="schema"), name="docs"),
     path("admin/", admin.site.urls),
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
-from django.http import HttpResponse, HttpResponseNotModified
+from django.http import HttpRequest, HttpResponse, HttpResponseNotModified
 from django.utils.http import parse_etags
 from rest_framework import serializers
 from rest_framework.generics import GenericAPIView
@@ -13,24 +13,64 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
 
-from api import etags, pagination
+from api import pagination
 from api.limits import SMALL, BodyLimit
 from api.openapi import Schema
 from api.pagination import KeysetPagination
-from api.problems import UnknownField
 from api.roles import Role
+from api.strict import refuse_conditions, refuse_encoding, refuse_unknown
 from tagmill.errors import NotFound
 
 
 class Strict(serializers.Serializer[Any]):
-    """Refuses fields that it does not know, and those that are only read."""
+    """Refuses fields that it does not know, and those that are only read; and values that are not
+    of their JSON type: a number is no text, a text no number, and neither is true or false."""
 
     def to_internal_value(self, data: Any) -> Any:
         if isinstance(data, Mapping):
-            refuse_unknown(
-                data, [str(field.field_name) for field in self._writable_fields], "field"
-            )
+            fields = {str(field.field_name): field for field in self._writable_fields}
+            refuse_unknown(data, fields, "field")
+            wrong = {name: mistyped(fields[name], value) for name, value in data.items()}
+            if any(wrong.values()):
+                raise serializers.ValidationError(
+                    {name: errors for name, errors in wrong.items() if errors}
+                )
         return super().to_internal_value(data)
+
+
+# The JSON type that each kind of field takes, and how to call it. A boolean is an int in Python.
+JSON_TYPES: tuple[
+    tuple[type[serializers.Field[Any, Any, Any, Any]], tuple[type, ...], str], ...
+] = (
+    (serializers.ListField, (list,), "a list"),
+    (serializers.DictField, (dict,), "an object"),
+    (serializers.BooleanField, (bool,), "true or false"),
+    (serializers.IntegerField, (int,), "a whole number"),
+    (serializers.FloatField, (int, float), "a number"),
+    (serializers.ChoiceField, (str,), "a string"),
+    (serializers.CharField, (str,), "a string"),
+)
+
+
+def mistyped(field: Any, value: Any) -> Any:
+    """What is wrong with the JSON type of the value, in the shape of DRF's errors; nothing where it
+    is right. Null is the field's own to judge, and so is an object that is another serializer's."""
+    if value is None or isinstance(field, Strict):
+        return None
+    for kind, types, name in JSON_TYPES:
+        if isinstance(field, kind):
+            if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+                return [f"must be {name}"]
+            child = getattr(field, "child", None)
+            wrong = {key: mistyped(child, item) for key, item in _items(value)}
+            return {key: errors for key, errors in wrong.items() if errors} or None
+    raise TypeError(f"{type(field).__name__} is no kind of field that bodies may have")
+
+
+def _items(value: Any) -> Iterable[tuple[Any, Any]]:
+    if isinstance(value, list):
+        return enumerate(value)
+    return value.items() if isinstance(value, dict) else ()
 
 
 class Name(serializers.CharField):
@@ -57,9 +97,15 @@ class Resource(GenericAPIView[Any]):
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
-        etags.refuse_conditions(request, request.method in self.conditional)
+        understood = request.method in self.conditional
+        refuse_conditions(str(request.method), request.headers, understood=understood)
+        refuse_encoding(request.headers.get("Content-Encoding"))
         pages = {"limit", "after"} if self.has_pages else set()
         refuse_unknown(request.query_params, self.parameters | pages, "parameter")
+
+    def options(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Response:
+        """What may be sent is in the OpenAPI description; which methods there are, in `Allow`."""
+        return Response(status=204)
 
     def given(self, kind: type[Strict], *, is_partial: bool = False) -> dict[str, Any]:
         """The body's fields. Raises ValidationError and UnknownField."""
@@ -87,15 +133,6 @@ class Resource(GenericAPIView[Any]):
             address = self.request.build_absolute_uri()
             following = replace_query_param(address, "after", after)
         return Response({"results": list(bodies(found[:limit])), "next": following})
-
-
-def refuse_unknown(given: Iterable[str], known: Iterable[str], kind: str) -> None:
-    """Raises UnknownField."""
-    allowed = sorted(known)
-    for name in given:
-        if name not in allowed:
-            names = ", ".join(allowed) or "none"
-            raise UnknownField(f"unknown {kind} {name!r}; known: {names}", field=name)
 
 
 def is_current(request: Request, etag: str) -> bool:

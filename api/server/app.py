@@ -88,7 +88,8 @@ class Server:
         self._run_maintenance = run_maintenance
         django: Any = get_wsgi_application()
         wsgi: Any = WSGIResource(reactor, self._rest.pool, django)
-        routes = [*self._routes(), *self._keeping(django), self._preview(django, wsgi)]
+        routes = [*self._routes(), *self._keeping(django), self._import(wsgi)]
+        routes.append(self._preview(django, wsgi))
         # Behind proxies, every connection is of a proxy's address.
         of_address = None if config.trusted_proxies else config.connections_per_address
         caps = Caps(config.connections, of_address)
@@ -174,7 +175,6 @@ class Server:
                 "/api/v1/tags/preview/([0-9a-fA-F-]{36})/events",
                 partial(EventsResource, self._previews, self._native),
             ),
-            _route("import", IMPORT_PATH.decode(), ImportResource),
             _route("healthz", "/healthz", lambda: health),
             _route("readyz", "/readyz", lambda: ready),
             _route("metrics", "/metrics", lambda: scrape),
@@ -188,6 +188,9 @@ class Server:
             _route("heartbeat", "/api/v1/workers/(?:heartbeat|fail)", lambda: beat),
             _route("complete", "/api/v1/workers/complete", lambda: complete),
         ]
+
+    def _import(self, fallback: Any) -> Route:
+        return _route("import", IMPORT_PATH.decode(), lambda: ImportResource(fallback))
 
     def _preview(self, django: Any, fallback: Any) -> Route:
         made = PreviewResource(

@@ -36,6 +36,9 @@ class Slice:
 
 
 class BatchResource(Native):
+    # After the token.
+    parameters = None
+
     def __init__(
         self, threads: Threads, cache: BatchCache, limits: Slice, partition: bytes
     ) -> None:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-import orjson
 import structlog
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IPushProducer
@@ -21,6 +20,7 @@ from twisted.internet.task import LoopingCall
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from api.encoding import dumps
 from api.server import users
 from api.server.http import Request
 from api.server.native import Native
@@ -206,7 +206,7 @@ def read_rebuilds(wanted: list[UUID]) -> Found:
     found = {}
     for rebuild in Rebuild.objects.filter(uuid__in=wanted):
         progress = rebuilds.progress(rebuild)
-        data = orjson.dumps({"rebuild": rebuild.uuid, **_members(progress)})
+        data = dumps({"rebuild": rebuild.uuid, **_members(progress)})
         found[rebuild.uuid] = (progress.state != RUNNING, data)
     return found
 
@@ -220,7 +220,7 @@ def read_previews(wanted: list[UUID]) -> Found:
             "partitions": progress.partitions,
             "pending": progress.pending,
         }
-        found[uuid] = (progress.is_over, orjson.dumps(members))
+        found[uuid] = (progress.is_over, dumps(members))
     return found
 
 

@@ -22,12 +22,16 @@ FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
 class Health(Native):
     """The process is alive: no database is asked."""
 
+    parameters = None
+
     async def answer(self, request: Request) -> None:
         respond(request, b'{"status":"alive"}')
 
 
 class Ready(Native):
     """The database answers and has every migration; 503 otherwise, also while draining."""
+
+    parameters = None
 
     def __init__(self, threads: Threads) -> None:
         super().__init__()
@@ -52,6 +56,8 @@ class NotMigrated(DatabaseUnavailable):
 
 class Metrics(Native):
     """For whoever knows the token; without a token set, for clients on this machine alone."""
+
+    parameters = None
 
     def __init__(self, threads: Threads, token: str) -> None:
         super().__init__()

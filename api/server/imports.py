@@ -11,17 +11,19 @@ from __future__ import annotations
 import queue
 import tempfile
 from collections.abc import Iterator
-from typing import IO, Any, ClassVar
+from typing import IO, Any
 
 from twisted.internet.defer import Deferred
 from twisted.protocols.basic import FileSender
 from twisted.python.failure import Failure
 
 from api import imports
+from api.parsers import NDJSONParser
 from api.server import users
-from api.server.http import Request
-from api.server.native import Internal, Native
+from api.server.http import Request, route_of
+from api.server.native import Internal, Native, refuse_strange
 from api.server.threads import Threads
+from api.strict import refuse_type
 from tagmill.errors import TagmillError
 
 PATH = b"/api/v1/nodes/import"
@@ -70,6 +72,12 @@ class Import:
         self._chunks.put(None)
 
     def _admitted(self, _: None) -> None:
+        try:
+            refuse_strange(self._request, frozenset())
+            refuse_type(self._request.getHeader("content-type"), NDJSONParser.media_type)
+        except TagmillError as error:
+            self._failed(Failure(error))
+            return
         self._is_admitted = True
         if self._expects and not self._request.body_ended:
             self._request.channel._send100Continue()
@@ -134,9 +142,22 @@ class Import:
 
 
 class ImportResource(Native):
-    """Sends the verdicts once the body has ended; `Import` did the rest before."""
+    """Sends the verdicts once the body has ended; `Import` did the rest before. A node may have the
+    name `import`, too: everything but POST is about that one, and Django's to answer."""
 
-    methods: ClassVar[tuple[str, ...]] = ("POST",)
+    methods = ("POST",)
+    # `Import` looks at them, after the token.
+    parameters = None
+
+    def __init__(self, fallback: Any) -> None:
+        super().__init__()
+        self._fallback = fallback
+
+    def render(self, request: Request) -> Any:
+        if request.method == b"POST":
+            return super().render(request)
+        request.route = route_of(request.path)
+        return self._fallback.render(request)
 
     async def answer(self, request: Request) -> None:
         running = request.intake

@@ -10,6 +10,7 @@ from api.server import problems
 from api.server.broker import Broker, Poll, Taken
 from api.server.http import Request
 from api.server.native import Native, body_of, credentials, respond
+from api.strict import refuse_type
 from tagmill.errors import Invalid, NotFound, WorkerGone
 from tagmill.fleet.models import Partition
 from tagmill.rebuilds import leases, workers
@@ -28,6 +29,8 @@ class LeaseResource(Native):
         self._most_seconds = most_seconds
 
     async def answer(self, request: Request) -> None:
+        if (kind := request.getHeader("content-type")) is not None:
+            refuse_type(kind, "application/json")
         poll = Poll(credentials(request, TOKEN_SCHEME), body_of(request))
         seconds = min(wait(request.getHeader("prefer")), self._most_seconds)
         answer = await self._broker.poll(poll, seconds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from typing import Any, ClassVar
+from urllib.parse import parse_qs
 
 import structlog
 from twisted.internet.defer import CancelledError, Deferred
@@ -11,8 +12,10 @@ from twisted.python.failure import Failure
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET
 
+from api import strict
 from api.server import problems
 from api.server.http import Request
+from api.strict import refuse_conditions, refuse_encoding, refuse_unknown
 from tagmill.errors import TagmillError
 
 log = structlog.get_logger("tagmill.server")
@@ -32,15 +35,24 @@ class Internal(TagmillError):
 
 
 class Native(Resource):
-    """`answer` runs on the reactor thread and must not block; a client that leaves cancels it."""
+    """`answer` runs on the reactor thread and must not block; a client that leaves cancels it.
+
+    `parameters`: the query parameters known; None where the endpoint checks them itself, or takes
+    whatever a probe sends."""
 
     isLeaf = True
     methods: ClassVar[tuple[str, ...]] = ("GET", "HEAD")
+    parameters: ClassVar[frozenset[str] | None] = frozenset()
 
     def render(self, request: Request) -> Any:
         method = request.method.decode("ascii", "replace")
         if method not in self.methods:
             request.fail(problems.MethodNotAllowed(*self.methods))
+            return NOT_DONE_YET
+        try:
+            refuse_strange(request, self.parameters)
+        except TagmillError as error:
+            request.fail(error)
             return NOT_DONE_YET
         running = Deferred.fromCoroutine(self.answer(request))
         request.notifyFinish().addErrback(lambda _: running.cancel())
@@ -63,6 +75,16 @@ class Native(Resource):
             request.loseConnection()
         else:
             request.fail(error)
+
+
+def refuse_strange(request: Request, parameters: frozenset[str] | None) -> None:
+    """Raises UnknownField, ConditionNotSupported, UnsupportedMedia: as Django's views do."""
+    if parameters is not None:
+        query = request.uri.partition(b"?")[2].decode("latin-1")
+        refuse_unknown(parse_qs(query, keep_blank_values=True), parameters, "parameter")
+    sent = {name for name in strict.WRITING if request.requestHeaders.hasHeader(name)}
+    refuse_conditions(request.method.decode("ascii", "replace"), sent, understood=False)
+    refuse_encoding(request.getHeader("content-encoding"))
 
 
 def respond(

@@ -21,6 +21,7 @@ from twisted.internet.defer import Deferred, DeferredLock, DeferredSemaphore
 from twisted.internet.task import LoopingCall
 from twisted.python.failure import Failure
 
+from api.encoding import dumps
 from api.resources import previews as resource
 from api.server import users
 from api.server.http import Request, route_of
@@ -157,6 +158,8 @@ class Turns:
 
 
 class PreviewResource(Native):
+    # Django looks at them.
+    parameters = None
     methods: ClassVar[tuple[str, ...]] = ("GET", "POST")
 
     def __init__(
@@ -258,4 +261,4 @@ def _read(environment: dict[str, Any], uuid: UUID) -> tuple[int, bytes]:
         raise PreviewGone(
             "the preview was cancelled, or a newer one of the same client took its place"
         ) from None
-    return status, orjson.dumps(body, default=str, option=orjson.OPT_UTC_Z)
+    return status, dumps(body)

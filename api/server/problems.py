@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
-import orjson
-
+from api.encoding import dumps
 from api.problems import CONTENT_TYPE, RETRY_AFTER_SECONDS
 from tagmill.errors import TagmillError
 
@@ -37,7 +36,7 @@ class MethodNotAllowed(TagmillError):
 
 
 def document(error: TagmillError) -> bytes:
-    return orjson.dumps(
+    return dumps(
         {
             "type": "about:blank",
             "title": HTTPStatus(error.status).phrase,
@@ -45,8 +44,7 @@ def document(error: TagmillError) -> bytes:
             "code": error.code,
             "detail": error.detail,
             **error.extra,
-        },
-        default=str,
+        }
     )
 
 

@@ -20,6 +20,40 @@ pub enum Kind {
     Instruction,
 }
 
+/// Which nodes an expanded document has.
+pub trait Keep {
+    /// Whether an element has a row. So have the document, its root and whatever contains a row.
+    fn element(&self, id: ElementId) -> bool;
+    /// Whether attributes of a name have rows.
+    fn attribute(&self, name: NameId) -> bool;
+    /// Whether texts have rows.
+    fn texts(&self) -> bool;
+    /// Whether comments and instructions have rows.
+    fn others(&self) -> bool;
+}
+
+/// Keeps every node.
+#[derive(Debug, Clone, Copy)]
+pub struct Whole;
+
+impl Keep for Whole {
+    fn element(&self, _: ElementId) -> bool {
+        true
+    }
+
+    fn attribute(&self, _: NameId) -> bool {
+        true
+    }
+
+    fn texts(&self) -> bool {
+        true
+    }
+
+    fn others(&self) -> bool {
+        true
+    }
+}
+
 /// A node. The rows from it up to `end` are its attributes and its subtree.
 #[derive(Debug, Clone, Copy)]
 pub struct Row {
@@ -27,8 +61,9 @@ pub struct Row {
     pub kind: Kind,
     /// The name of an element, attribute or instruction.
     pub name: NameId,
-    /// The value of an attribute, text, comment or instruction.
-    pub value: StrId,
+    /// The value of an attribute, text, comment or instruction; the row in the store of an element
+    /// or a document.
+    pub value: u32,
     /// The row that contains it; the document's own for the document.
     pub parent: Node,
     /// One past its subtree.
@@ -42,10 +77,17 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Replaces the rows by those of `document`; the allocation is kept. Costs a step a row.
-    pub fn expand(&mut self, store: &Store, document: ElementId, budget: &Budget) -> Evaluated<()> {
+    /// Replaces the rows by those of `document` that are kept; the allocation stays. Costs a step
+    /// for each node that is looked at.
+    pub fn expand(
+        &mut self,
+        store: &Store,
+        document: ElementId,
+        keep: &impl Keep,
+        budget: &Budget,
+    ) -> Evaluated<()> {
         self.rows.clear();
-        self.add(store, document, (0, Kind::Document), budget)
+        self.add(store, document, (0, Kind::Document), keep, budget)
     }
 
     /// The row of a node.
@@ -87,27 +129,31 @@ impl Tree {
         store: &Store,
         id: ElementId,
         (parent, kind): (Node, Kind),
+        keep: &impl Keep,
         budget: &Budget,
     ) -> Evaluated<()> {
         budget.spend(store.width(id))?;
         let node = self.rows.len() as Node;
         let name = store.elements()[id as usize].name;
-        self.rows.push(Row { kind, name, value: 0, parent, end: 0 });
+        self.rows.push(Row { kind, name, value: id, parent, end: 0 });
         for &pair in store.attributes(id) {
             let (name, value) = store.pair(pair);
-            self.leaf(Kind::Attribute, name, value, node);
+            if keep.attribute(name) {
+                self.leaf(Kind::Attribute, name, value, node);
+            }
         }
         for child in store.children(id) {
             match child {
-                Child::Element(child) => {
-                    self.add(store, child, (node, Kind::Element), budget)?;
+                Child::Element(child) if keep.element(child) => {
+                    self.add(store, child, (node, Kind::Element), keep, budget)?;
                 }
-                Child::Text(value) => self.leaf(Kind::Text, 0, value, node),
-                Child::Comment(value) => self.leaf(Kind::Comment, 0, value, node),
-                Child::Instruction(pair) => {
+                Child::Text(value) if keep.texts() => self.leaf(Kind::Text, 0, value, node),
+                Child::Comment(value) if keep.others() => self.leaf(Kind::Comment, 0, value, node),
+                Child::Instruction(pair) if keep.others() => {
                     let (name, value) = store.pair(pair);
                     self.leaf(Kind::Instruction, name, value, node);
                 }
+                _ => {}
             }
         }
         self.rows[node as usize].end = self.rows.len() as Node;

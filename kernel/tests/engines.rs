@@ -9,7 +9,7 @@ use tagmill_kernel::eval::Evaluator;
 use tagmill_kernel::image::PartitionImage;
 use tagmill_kernel::interp::{Interpreter, outermost};
 use tagmill_kernel::plan::evaluate;
-use tagmill_kernel::tree::Tree;
+use tagmill_kernel::tree::{Tree, Whole};
 use tagmill_kernel::xpath::bound::bind;
 
 fn interpreted(image: &PartitionImage, text: &str) -> u8 {
@@ -17,7 +17,7 @@ fn interpreted(image: &PartitionImage, text: &str) -> u8 {
     let names = bind(expression.wanted(), image.store());
     let mut tree = Tree::default();
     image.slots().fold(0, |members, (slot, document)| {
-        tree.expand(image.store(), document, &budget).expect("no bound");
+        tree.expand(image.store(), document, &Whole, &budget).expect("no bound");
         let one = Interpreter { store: image.store(), names: &names, tree: &tree, budget: &budget };
         let verdict = one.bool(expression.root(), outermost(&tree)).expect("no bound");
         members | u8::from(verdict) << slot

@@ -10,10 +10,9 @@ from rest_framework.test import APIClient
 
 from expressions import documents
 from expressions.vocabulary import Vocabulary
-from tagmill.fleet import vocabularies
 from tagmill.fleet.models import Partition
 from tests.api.conftest import problem
-from tests.tags.test_vocabulary import packed
+from tests.tags.test_vocabulary import learn_parts, packed
 
 LINT = "/api/v1/tags/lint"
 
@@ -34,7 +33,7 @@ def learnt(put: Callable[..., None]) -> None:
     put("a", xml=xml.encode())
     partition = Partition.objects.get()
     words = Vocabulary.of([documents.compose({"lshw": xml})])
-    vocabularies.learn(partition, partition.rev, -1, [packed(words)])
+    learn_parts(partition, partition.rev, -1, [packed(words)])
 
 
 def test_a_warning_has_its_columns_and_a_rewrite(viewer: APIClient, learnt: None) -> None:
@@ -98,7 +97,7 @@ def test_anybody_who_may_read_may_lint(viewer: APIClient, anonymous: APIClient) 
 def test_fields_are_checked(viewer: APIClient) -> None:
     problem(viewer.post(LINT, {}, format="json"), 400, "invalid")
     problem(lint(viewer, "//node", node="a"), 400, "unknown_field")
-    problem(lint(viewer, "//node", namespaces={"a": 1, "": 2}), 400, "invalid_definition")
+    problem(lint(viewer, "//node", namespaces={"a": "1", "": "2"}), 400, "invalid_definition")
     problem(lint(viewer, f"'{'x' * 20000}'"), 413, "too_large")
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from io import StringIO
 from typing import Any
 
+import orjson
 import pytest
 import yaml
 from django.core.management import call_command
+from drf_spectacular.views import SpectacularAPIView
 from rest_framework.test import APIClient
 
 METHODS = {"get", "post", "put", "patch", "delete"}
@@ -45,6 +47,23 @@ def test_the_schema_and_its_browser_are_served_without_other_hosts(db: None) -> 
     assert "swagger-ui" in page
     assert "http://" not in page.replace("http://testserver", "")
     assert "https://" not in page
+
+
+def test_the_schema_is_made_once_and_has_an_etag(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    client, kinds = APIClient(), ("application/vnd.oai.openapi", "application/vnd.oai.openapi+json")
+    first = [client.get("/api/schema/", HTTP_ACCEPT=kind) for kind in kinds]
+    assert yaml.safe_load(first[0].content) == orjson.loads(first[1].content)
+    assert first[0]["ETag"] != first[1]["ETag"]
+    # Whoever made it again would fail.
+    monkeypatch.setattr(SpectacularAPIView, "generator_class", None)
+    for kind, answer in zip(kinds, first, strict=True):
+        assert answer["Content-Type"].startswith(kind)
+        assert "Accept" in answer["Vary"]
+        assert client.get("/api/schema/", HTTP_ACCEPT=kind).content == answer.content
+        same = client.get(
+            "/api/schema/", HTTP_ACCEPT=kind, headers={"If-None-Match": answer["ETag"]}
+        )
+        assert (same.status_code, same.content) == (304, b"")
 
 
 def test_the_front_page_links_to_everything(db: None) -> None:

@@ -6,6 +6,8 @@ import itertools
 import threading
 
 import pytest
+from django.contrib.sessions.backends.db import SessionStore
+from django.contrib.sessions.models import Session
 from django.db import connection
 from procrastinate.contrib.django import app
 
@@ -177,6 +179,15 @@ def test_cleaning_deletes_old_rebuilds_and_finished_jobs(fleet: None) -> None:
     maintenance.clean()
     assert not Rebuild.objects.filter(id=old).exists() and Rebuild.objects.count() == 1
     assert jobs() == [(the_partition().id, "todo")]
+
+
+def test_cleaning_ends_sessions_that_have_expired(fleet: None) -> None:
+    for seconds in (-1, 3600):
+        session = SessionStore()
+        session.set_expiry(seconds)
+        session.create()
+    maintenance.clean()
+    assert [row.session_key for row in Session.objects.all()] == [session.session_key]
 
 
 def test_cleaning_leaves_leased_jobs_alone(fleet: None) -> None:

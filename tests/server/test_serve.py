@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import http.client
 import json
 import os
@@ -109,6 +110,41 @@ def test_an_import_is_refused_before_its_body_is_read(stack: Stack) -> None:
         assert response.status == status, data
 
 
+def test_native_endpoints_refuse_what_they_do_not_understand(stack: Stack) -> None:
+    clusters.create("north")
+    line, kind = b'{"system_id": "a"}', {"Content_Type": "application/x-ndjson"}
+    place = "/api/v1/nodes/import"
+    bearer, uuid = worker(stack)
+    body = json.dumps({"worker": uuid}).encode()
+    zipped = {"Content_Encoding": "gzip"}
+    token = token_of("operator")
+    for path, sent, header, headers, status, code in (
+        (f"{place}?dry_run=1", line, token, kind, 400, "unknown_field"),
+        (place, line, token, {}, 415, "unsupported_media_type"),
+        (place, line, token, {"Content_Type": "text/csv"}, 415, "unsupported_media_type"),
+        (place, gzip.compress(line), token, kind | zipped, 415, "unsupported_media_type"),
+        (place, line, token, kind | {"If_None_Match": "*"}, 412, "condition_not_supported"),
+        (f"{LEASE}?x=1", body, bearer, {}, 400, "unknown_field"),
+        (LEASE, body, bearer, zipped, 415, "unsupported_media_type"),
+        (LEASE, body, bearer, {"Content_Type": "text/csv"}, 415, "unsupported_media_type"),
+        (LEASE, body, bearer, {"If_Match": '"x"'}, 412, "condition_not_supported"),
+    ):
+        response, data = call(stack, "POST", path, sent, Authorization=header, **headers)
+        assert (response.status, json.loads(data)["code"]) == (status, code), (path, headers)
+    assert not Node.objects.exists()
+
+
+def test_a_node_named_import_is_read_and_deleted(stack: Stack) -> None:
+    clusters.create("north")
+    headers = {"Authorization": token_of("operator"), "Content_Type": "application/x-ndjson"}
+    place = "/api/v1/nodes/import"
+    assert call(stack, "POST", place, b'{"system_id": "import"}', **headers)[0].status == 200
+    response, data = call(stack, "GET", place, **headers)
+    assert (response.status, json.loads(data)["system_id"]) == (200, "import")
+    assert call(stack, "DELETE", place, **headers)[0].status == 204
+    assert call(stack, "GET", place, **headers)[0].status == 404
+
+
 def test_an_import_larger_than_any_request_is_streamed(stack: Stack) -> None:
     lines = LIMIT // 16_000 + 50
 
@@ -126,6 +162,7 @@ def test_an_import_larger_than_any_request_is_streamed(stack: Stack) -> None:
         body(),
         Authorization=header,
         Transfer_Encoding="chunked",
+        Content_Type="application/x-ndjson",
     )
     assert created.status == 200
     assert json.loads(answer.splitlines()[-1])["summary"]["created"] == lines

@@ -147,6 +147,11 @@ impl Store {
         self.pairs[id as usize]
     }
 
+    /// How many attributes and instructions there are.
+    pub fn pair_count(&self) -> usize {
+        self.pairs.len()
+    }
+
     /// All rows.
     pub fn elements(&self) -> &[Element] {
         &self.elements

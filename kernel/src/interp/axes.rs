@@ -6,63 +6,53 @@ use crate::tree::{Kind, Node};
 use crate::xpath::ir::Axis;
 
 impl Interpreter<'_, '_> {
-    /// Appends the nodes of an axis that pass, nearest first. Costs a step for every row looked at,
-    /// attributes that only stand in the way included.
+    /// Visits the nodes of an axis, nearest first, until a visit answers false. Costs a step for
+    /// every row looked at, attributes that only stand in the way included.
     pub(super) fn walk(
         &self,
         axis: Axis,
         node: Node,
-        found: &mut Vec<Node>,
-        passes: impl Fn(Node) -> bool,
+        mut visit: impl FnMut(Node) -> bool,
     ) -> Evaluated<()> {
         let tree = self.tree;
         let row = tree.row(node);
         let mut visited: Node = 0;
+        // Rows that all of the axis looks at, and the last one that was visited.
         let mut skipped: Node = 0;
+        let mut last = node;
         let mut visit = |node: Node| {
             visited += 1;
-            if passes(node) {
-                found.push(node);
-            }
+            last = node;
+            visit(node)
         };
-        match axis {
-            Axis::SelfNode => visit(node),
-            Axis::Parent => {
-                if node != 0 {
-                    visit(row.parent);
-                }
-            }
-            Axis::Ancestor | Axis::AncestorOrSelf => {
-                if axis == Axis::AncestorOrSelf {
-                    visit(node);
-                }
-                self.ancestors(node).for_each(visit);
-            }
-            Axis::Attribute => (node + 1..tree.first_child(node)).for_each(visit),
+        let is_done = match axis {
+            Axis::SelfNode => !visit(node),
+            Axis::Parent => node != 0 && !visit(row.parent),
+            Axis::Ancestor => !self.ancestors(node).all(visit),
+            Axis::AncestorOrSelf => !(visit(node) && self.ancestors(node).all(visit)),
+            Axis::Attribute => !(node + 1..tree.first_child(node)).all(visit),
             Axis::Child => {
                 let first = tree.first_child(node);
                 skipped = first - node;
-                self.siblings(first, row.end).for_each(visit);
+                !self.siblings(first, row.end).all(visit)
             }
             Axis::Descendant => {
                 skipped = row.end - node;
-                self.content(node + 1, row.end).for_each(visit);
+                !self.content(node + 1, row.end).all(visit)
             }
             Axis::DescendantOrSelf => {
                 skipped = row.end - node;
-                visit(node);
-                self.content(node + 1, row.end).for_each(visit);
+                !(visit(node) && self.content(node + 1, row.end).all(visit))
             }
             // Attributes have no siblings.
             Axis::FollowingSibling if row.kind != Kind::Attribute && node != 0 => {
-                self.siblings(row.end, tree.row(row.parent).end).for_each(visit);
+                !self.siblings(row.end, tree.row(row.parent).end).all(visit)
             }
             Axis::PrecedingSibling if row.kind != Kind::Attribute && node != 0 => {
                 let first = tree.first_child(row.parent);
-                skipped = first - row.parent;
-                let mut before: Vec<Node> = self.siblings(first, node).collect();
-                before.reverse();
-                before.into_iter().for_each(visit);
+                let before: Vec<Node> = self.siblings(first, node).collect();
+                self.budget.spend(before.len() + (first - row.parent) as usize)?;
+                !before.into_iter().rev().all(visit)
             }
             // libxml2 begins after the element that bears an attribute, so that its children do
             // not follow it.
@@ -70,22 +60,23 @@ impl Interpreter<'_, '_> {
                 let from =
                     if row.kind == Kind::Attribute { tree.row(row.parent).end } else { row.end };
                 skipped = tree.len() as Node - from;
-                self.content(from, tree.len() as Node).for_each(visit);
+                !self.content(from, tree.len() as Node).all(visit)
             }
             Axis::Preceding => {
                 let before = if row.kind == Kind::Attribute { row.parent } else { node };
                 // libxml2 stops before a first child of the document that has children.
                 let first = if node != 0 && tree.first_child(1) < tree.row(1).end { 2 } else { 1 };
                 skipped = before.saturating_sub(first);
-                (first..before)
+                !(first..before)
                     .rev()
                     .filter(|&other| tree.row(other).kind != Kind::Attribute)
                     .filter(|&other| tree.row(other).end <= before)
-                    .for_each(visit);
+                    .all(visit)
             }
-            Axis::FollowingSibling | Axis::PrecedingSibling => {}
-        }
-        self.budget.spend(visited.max(skipped) as usize)
+            Axis::FollowingSibling | Axis::PrecedingSibling => false,
+        };
+        let passed = if is_done { skipped.min(last.abs_diff(node)) } else { skipped };
+        self.budget.spend(visited.max(passed) as usize)
     }
 
     fn ancestors(&self, node: Node) -> impl Iterator<Item = Node> + '_ {

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use crate::budget::Budget;
 use crate::eval::{Context, Evaluated, Evaluator, name_text};
-use crate::image::Store;
+use crate::image::{Child, ElementId, Store};
 use crate::tree::{Kind, Node, Tree};
 use crate::xpath::bound::BoundName;
 use crate::xpath::ir::{NameKind, NodeSet};
@@ -42,7 +42,7 @@ impl<'a> Evaluator<'a> for Interpreter<'a, '_> {
     }
 
     fn exists(&self, set: &'a NodeSet, at: Context<Node>) -> Evaluated<bool> {
-        Ok(!self.set(set, at)?.is_empty())
+        self.has_any(set, at)
     }
 
     fn any(
@@ -108,20 +108,32 @@ impl<'a> Interpreter<'a, '_> {
     /// The string-value of a node, borrowed from the store where it is one text.
     fn string_value(&self, node: Node) -> Evaluated<Cow<'a, str>> {
         let row = self.tree.row(node);
-        let strings = self.store.strings();
-        if !matches!(row.kind, Kind::Element | Kind::Document) {
-            let value = strings.get(row.value);
-            // Whoever asks for a value reads it, and may ask again for every node there is.
-            self.budget.read(value)?;
-            return Ok(Cow::Borrowed(value));
+        if matches!(row.kind, Kind::Element | Kind::Document) {
+            // The expanded document may be without its texts.
+            let mut joined = Cow::Borrowed("");
+            self.join_texts(row.value, &mut joined)?;
+            return Ok(joined);
         }
-        self.budget.spend((row.end - node) as usize)?;
-        let mut joined = Cow::Borrowed("");
-        for row in self.tree.rows(node, row.end).iter().filter(|row| row.kind == Kind::Text) {
-            let value = strings.get(row.value);
-            self.budget.read(value)?;
-            joined = text::join(joined, Cow::Borrowed(value));
+        let value = self.store.strings().get(row.value);
+        // Whoever asks for a value reads it, and may ask again for every node there is.
+        self.budget.read(value)?;
+        Ok(Cow::Borrowed(value))
+    }
+
+    // Depth is bounded by the parser, and where a file is opened: so recursion is.
+    fn join_texts(&self, id: ElementId, joined: &mut Cow<'a, str>) -> Evaluated<()> {
+        self.budget.spend(self.store.width(id))?;
+        for child in self.store.children(id) {
+            match child {
+                Child::Element(child) => self.join_texts(child, joined)?,
+                Child::Text(value) => {
+                    let value = self.store.strings().get(value);
+                    self.budget.read(value)?;
+                    *joined = text::join(std::mem::take(joined), Cow::Borrowed(value));
+                }
+                Child::Comment(_) | Child::Instruction(_) => {}
+            }
         }
-        Ok(joined)
+        Ok(())
     }
 }

@@ -3,23 +3,13 @@
 use super::Interpreter;
 use crate::eval::{Context, Evaluated, Evaluator};
 use crate::tree::{Kind, Node};
-use crate::xpath::ir::{Axis, BoolExpr, NodeSet, Start, Step, Test};
+use crate::xpath::ir::{Axis, BoolExpr, Cmp, NodeSet, NumExpr, Start, Step, Test};
 
 impl<'a> Interpreter<'a, '_> {
     /// The nodes of a set in document order.
     pub(super) fn set(&self, set: &'a NodeSet, at: Context<Node>) -> Evaluated<Vec<Node>> {
         match set {
-            NodeSet::Path(start, steps) => {
-                let mut nodes = match start {
-                    Start::Root => vec![0],
-                    Start::Context => vec![at.node],
-                    Start::Set(set) => self.set(set, at)?,
-                };
-                for step in steps {
-                    nodes = self.step(step, &nodes)?;
-                }
-                Ok(nodes)
-            }
+            NodeSet::Path(start, steps) => self.path(start, steps, at),
             NodeSet::Filter(set, predicate) => {
                 let mut nodes = self.set(set, at)?;
                 self.filter(predicate, &mut nodes, 0)?;
@@ -37,12 +27,74 @@ impl<'a> Interpreter<'a, '_> {
         }
     }
 
+    fn path(&self, start: &'a Start, steps: &'a [Step], at: Context<Node>) -> Evaluated<Vec<Node>> {
+        let mut nodes = match start {
+            Start::Root => vec![0],
+            Start::Context => vec![at.node],
+            Start::Set(set) => self.set(set, at)?,
+        };
+        for step in steps {
+            nodes = self.step(step, &nodes)?;
+        }
+        Ok(nodes)
+    }
+
+    /// Whether a set has a node: the last step ends with the first that it finds.
+    pub(super) fn has_any(&self, set: &'a NodeSet, at: Context<Node>) -> Evaluated<bool> {
+        match set {
+            NodeSet::Union(a, b) => Ok(self.has_any(a, at)? || self.has_any(b, at)?),
+            NodeSet::Path(start, steps) if !steps.is_empty() => {
+                let (last, before) = steps.split_last().expect("it is not empty");
+                let nodes = self.path(start, before, at)?;
+                for &node in &nodes {
+                    self.budget.spend(1)?;
+                    if self.leads_anywhere(last, node)? {
+                        return Ok(true);
+                    }
+                }
+                Ok(false)
+            }
+            _ => Ok(!self.set(set, at)?.is_empty()),
+        }
+    }
+
+    fn leads_anywhere(&self, step: &'a Step, node: Node) -> Evaluated<bool> {
+        if step.positional {
+            return Ok(!self.step(step, &[node])?.is_empty());
+        }
+        let mut found = Ok(false);
+        self.walk(step.axis, node, |node| {
+            if !self.passes(step, node) {
+                return true;
+            }
+            found = self.holds(step, node);
+            matches!(found, Ok(false))
+        })?;
+        found
+    }
+
+    /// Whether a node satisfies the predicates of a step, none of which is positional.
+    fn holds(&self, step: &'a Step, node: Node) -> Evaluated<bool> {
+        for predicate in &step.predicates {
+            if !self.bool(predicate, Context::only(node))? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     fn step(&self, step: &'a Step, from: &[Node]) -> Evaluated<Vec<Node>> {
         let mut found = Vec::new();
         for &node in from {
             self.budget.spend(1)?;
             let start = found.len();
-            self.walk(step.axis, node, &mut found, |node| self.passes(step, node))?;
+            let most = step.predicates.first().and_then(first_positions).unwrap_or(usize::MAX);
+            self.walk(step.axis, node, |node| {
+                if self.passes(step, node) {
+                    found.push(node);
+                }
+                found.len() - start < most
+            })?;
             for predicate in &step.predicates {
                 self.filter(predicate, &mut found, start)?;
             }
@@ -99,5 +151,15 @@ impl<'a> Interpreter<'a, '_> {
                 row.kind == principal && self.names[*name].matches(row.name)
             }
         }
+    }
+}
+
+/// How many nodes a predicate looks at, where it only takes one of the first.
+fn first_positions(predicate: &BoolExpr) -> Option<usize> {
+    match predicate {
+        BoolExpr::Numbers(Cmp::Eq, NumExpr::Position, NumExpr::Const(wanted)) => {
+            Some(wanted.clamp(0.0, f64::from(u32::MAX)) as usize)
+        }
+        _ => None,
     }
 }

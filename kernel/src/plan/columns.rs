@@ -7,13 +7,15 @@ use crate::budget::Budget;
 use crate::eval::{Context, Evaluated, Evaluator};
 use crate::image::{Child, ElementId, Store};
 use crate::interp::{Interpreter, outermost};
-use crate::tree::{Node, Tree};
+use crate::tree::{Keep, Node, Tree, Whole};
 use crate::xpath::bound::BoundName;
 use crate::xpath::ir::{Axis, BoolExpr, NodeSet, NumExpr, Start, Step, StrExpr};
 use crate::xpath::{number, text};
 
 use super::anchors::{Split, ValueTest, constant, split};
 use super::local::{Item, Local};
+use super::needs::{Asked, Needs};
+use super::projection::Projection;
 use super::reach::Reached;
 use super::search::Search;
 use super::support::{self, Use};
@@ -74,10 +76,12 @@ impl<'a> Columns<'a> {
             }
             BoolExpr::SetNumber(cmp, set, b) => match constant(b) {
                 Some(wanted) => self.any(expr, set, ValueTest::Number(*cmp, wanted), documents),
-                None => self.interpret(documents, |one, at| one.bool(expr, at)),
+                None => {
+                    self.interpret(documents, &Needs::of_bool(expr), |one, at| one.bool(expr, at))
+                }
             },
             BoolExpr::SetText(..) | BoolExpr::Sets(..) | BoolExpr::Lang(_) => {
-                self.interpret(documents, |one, at| one.bool(expr, at))
+                self.interpret(documents, &Needs::of_bool(expr), |one, at| one.bool(expr, at))
             }
         }
     }
@@ -127,11 +131,13 @@ impl<'a> Columns<'a> {
                 };
                 match totals {
                     Some(totals) => Ok(totals),
-                    None => self.interpret(documents, |one, at| one.num(expr, at)),
+                    None => {
+                        self.interpret(documents, &Needs::of_num(expr), |one, at| one.num(expr, at))
+                    }
                 }
             }
             NumExpr::Position | NumExpr::Last => {
-                self.interpret(documents, |one, at| one.num(expr, at))
+                self.interpret(documents, &Needs::of_num(expr), |one, at| one.num(expr, at))
             }
         }
     }
@@ -150,10 +156,12 @@ impl<'a> Columns<'a> {
             StrExpr::First(NodeSet::Path(start, steps)) => {
                 match self.first_of(start, steps, documents)? {
                     Some(column) => Ok(column),
-                    None => self.interpret(documents, |one, at| one.str(expr, at)),
+                    None => {
+                        self.interpret(documents, &Needs::of_str(expr), |one, at| one.str(expr, at))
+                    }
                 }
             }
-            _ => self.interpret(documents, |one, at| one.str(expr, at)),
+            _ => self.interpret(documents, &Needs::of_str(expr), |one, at| one.str(expr, at)),
         }
     }
 
@@ -166,7 +174,7 @@ impl<'a> Columns<'a> {
         documents: &[ElementId],
     ) -> Evaluated<Vec<bool>> {
         let Some(paths) = document_paths(set, Use::Any) else {
-            return self.interpret(documents, |one, at| one.bool(expr, at));
+            return self.interpret(documents, &Needs::of_bool(expr), |one, at| one.bool(expr, at));
         };
         let (first, others) = paths.split_first().expect("a set has at least one path");
         let mut verdicts = self.leads_to(first, goal, documents)?;
@@ -185,11 +193,14 @@ impl<'a> Columns<'a> {
         documents: &[ElementId],
     ) -> Evaluated<Vec<bool>> {
         let Some(split) = self.worthwhile(path, goal, documents)? else {
-            let walk = |&document: &ElementId| {
+            let asked = match goal {
+                ValueTest::Present => Asked::Present,
+                test => Asked::Test(test),
+            };
+            return self.each(documents, &Needs::of_steps(path.steps, asked), |document| {
                 let start = self.start(path.absolute, document)?;
                 self.search().leads_to(start, path.steps, goal)
-            };
-            return documents.iter().map(walk).collect();
+            });
         };
         let hits = self.search().hits(split, goal)?;
         let reached = Reached::from(self.local.store, &hits, self.local.budget)?;
@@ -215,11 +226,12 @@ impl<'a> Columns<'a> {
                 split
             }
             _ if support::steps(steps, Use::InOrder) => {
-                let one = |&document: &ElementId| {
+                let one = |document| {
                     self.first_below(self.start(absolute, document)?, steps)
                         .map(|found| found.unwrap_or(Cow::Borrowed("")))
                 };
-                return documents.iter().map(one).collect::<Evaluated<Vec<_>>>().map(Some);
+                let needs = Needs::of_steps(steps, Asked::Value);
+                return self.each(documents, &needs, one).map(Some);
             }
             _ => return Ok(None),
         };
@@ -312,19 +324,54 @@ impl<'a> Columns<'a> {
         Ok(Item::Element(document))
     }
 
-    /// Asks the interpreter, document by document.
-    fn interpret<T>(
+    /// Asks about one document of all that are equal in what the expression needs.
+    pub(super) fn each<T: Clone>(
         &self,
         documents: &[ElementId],
+        needs: &Needs<'a>,
+        mut ask: impl FnMut(ElementId) -> Evaluated<T>,
+    ) -> Evaluated<Vec<T>> {
+        let Some(projection) = self.projection(needs, documents)? else {
+            return documents.iter().map(|&document| ask(document)).collect();
+        };
+        projection.each(documents, ask)
+    }
+
+    /// Asks the interpreter about documents without what the expression does not need.
+    fn interpret<T: Clone>(
+        &self,
+        documents: &[ElementId],
+        needs: &Needs<'a>,
         ask: impl Fn(&Interpreter<'a, '_>, Context<Node>) -> Evaluated<T>,
     ) -> Evaluated<Vec<T>> {
+        let Some(projection) = self.projection(needs, documents)? else {
+            return documents
+                .iter()
+                .map(|&document| self.expanded(document, &Whole, &ask))
+                .collect();
+        };
+        projection.each(documents, |document| self.expanded(document, &projection, &ask))
+    }
+
+    fn expanded<T>(
+        &self,
+        document: ElementId,
+        keep: &impl Keep,
+        ask: impl Fn(&Interpreter<'a, '_>, Context<Node>) -> Evaluated<T>,
+    ) -> Evaluated<T> {
         let Local { store, names, budget } = self.local;
         let mut tree = self.tree.borrow_mut();
-        let one = |&document: &ElementId| {
-            tree.expand(store, document, budget)?;
-            ask(&Interpreter { store, names, tree: &tree, budget }, outermost(&tree))
-        };
-        documents.iter().map(one).collect()
+        tree.expand(store, document, keep, budget)?;
+        ask(&Interpreter { store, names, tree: &tree, budget }, outermost(&tree))
+    }
+
+    /// None where walking the documents costs less.
+    fn projection(
+        &self,
+        needs: &Needs<'a>,
+        documents: &[ElementId],
+    ) -> Evaluated<Option<Projection<'a>>> {
+        Projection::new(needs, self.local, documents, documents.len() * WALK)
     }
 }
 

@@ -10,6 +10,8 @@ mod anchors;
 mod columns;
 mod explain;
 mod local;
+mod needs;
+mod projection;
 mod reach;
 mod search;
 mod support;

@@ -8,6 +8,7 @@ use crate::xpath::number;
 use super::anchors::{Split, ValueTest, split};
 use super::columns::{Columns, DocumentPath, document_paths};
 use super::local::Item;
+use super::needs::{Asked, Needs};
 use super::reach::Reached;
 use super::support::Use;
 
@@ -24,15 +25,12 @@ impl<'a> Columns<'a> {
         documents: &[ElementId],
     ) -> Evaluated<Option<Vec<f64>>> {
         let Some(split) = self.worthwhile(path, ValueTest::Present, documents)? else {
-            let mut column = Vec::with_capacity(documents.len());
-            for &document in documents {
+            let asked = if counted { Asked::Present } else { Asked::Value };
+            let column = self.each(documents, &Needs::of_steps(path.steps, asked), |document| {
                 let start = self.start(path.absolute, document)?;
-                let Some(total) = self.total_below(start, path.steps, counted)? else {
-                    return Ok(None);
-                };
-                column.push(total);
-            }
-            return Ok(Some(column));
+                self.total_below(start, path.steps, counted)
+            })?;
+            return Ok(column.into_iter().collect());
         };
         let store = self.local.store;
         let hits = self.search().hits(split, ValueTest::Present)?;

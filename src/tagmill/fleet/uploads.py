@@ -71,6 +71,11 @@ def check(upload: Upload) -> CheckedUpload:
             "a system_id is 1 to 64 letters, digits, dots, colons, dashes or underscores",
             field="system_id",
         )
+    if upload.system_id in {".", ".."}:
+        # Clients resolve them, also as %2e, before they ask.
+        raise Invalid(
+            "a system_id must not be a dot or two: addresses drop them", field="system_id"
+        )
     if upload.kind is not None and not KIND.fullmatch(upload.kind):
         raise Invalid(
             "a kind is 1 to 32 lower-case letters, digits, dashes or underscores, a letter first",

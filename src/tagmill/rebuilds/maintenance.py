@@ -11,8 +11,8 @@ Procrastinate starts each once an interval, however many servers there are.
 | collect | 1 min | ends expired previews, deletes expressions and matches that nothing refers to,
 |         |       | forgets silent workers |
 | settle | 1 min | puts totals in the place of the targets of rebuilds that are over |
-| clean | 10 min | deletes finished jobs, old rebuilds, old events of the audit and old changes,
-|         |       | and drops partitions that are full of deleted nodes |
+| clean | 10 min | deletes finished jobs, old rebuilds, old events of the audit, old changes and
+|         |       | expired sessions, and drops partitions that are full of deleted nodes |
 """
 
 from __future__ import annotations
@@ -23,20 +23,23 @@ import functools
 import threading
 from collections.abc import Callable
 from datetime import timedelta
+from importlib import import_module
 from typing import cast
 
 import structlog
 from asgiref.sync import sync_to_async
+from django.conf import settings
 from django.db import connection, connections, transaction
 from django.db.models.functions import Now
 from procrastinate.contrib.django import app
 from procrastinate.contrib.django.django_connector import DjangoConnector
 
-from tagmill import sql
+from tagmill import locks, sql
 from tagmill.audit import trail
 from tagmill.config import load
 from tagmill.database import MAINTENANCE_SECONDS
 from tagmill.fleet import emptied, incarnation
+from tagmill.locks import Lock
 from tagmill.rebuilds import leases, rebuilds, workers
 from tagmill.rebuilds.models import Rebuild
 from tagmill.tags import changes, previews, publishing
@@ -128,8 +131,15 @@ def clean() -> None:
     trail.forget()
     changes.forget()
     emptied.drop()
+    sessions = import_module(settings.SESSION_ENGINE)
+    sessions.SessionStore.clear_expired()
     age = timedelta(days=load().rebuild_days)
-    Rebuild.objects.filter(finished_at__lt=Now() - age).delete()
+    with transaction.atomic():
+        locks.fleet()
+        locks.housekeeping()
+        old = Rebuild.objects.filter(finished_at__lt=Now() - age)
+        ids = [rebuild.id for rebuild in locks.rows(old, to_delete=True)]
+        Rebuild.objects.filter(id__in=ids).delete()
 
 
 def collect_expressions() -> int:
@@ -138,8 +148,11 @@ def collect_expressions() -> int:
     trail. How many were found."""
     hours = load().expression_hours
     with transaction.atomic():
+        locks.fleet()
+        locks.housekeeping()
         sql.run(__file__, "note_use", {"hours": hours})
-        found = [row[0] for row in sql.rows(__file__, "unreferenced", {"hours": hours})]
+        rows = locks.query(Lock.EXPRESSION, __file__, "unreferenced", {"hours": hours})
+        found = [row[0] for row in rows]
         if found:
             sql.run(__file__, "collect_expressions", {"expressions": found})
     return len(found)

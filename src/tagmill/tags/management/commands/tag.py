@@ -98,7 +98,7 @@ class Command(BaseCommand):
             if options["json"]:
                 told = [warning.to_dict() for warning in answer.warnings]
                 line = {"tag": name, "definition": text, "warnings": told}
-                self.stdout.write(orjson.dumps(line).decode())
+                self.stdout.write(orjson.dumps(line, option=orjson.OPT_UTC_Z).decode())
             elif answer.warnings:
                 if name is not None:
                     self.console.print(Text(name, style="bold"))
@@ -130,7 +130,7 @@ class Command(BaseCommand):
                 "evaluator": found.evaluator,
                 "stored": found.stored,
             }
-            self.stdout.write(orjson.dumps(told).decode())
+            self.stdout.write(orjson.dumps(told, option=orjson.OPT_UTC_Z).decode())
             return
         self.console.print(shown.told(found))
 

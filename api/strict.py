@@ -1,0 +1,58 @@
+"""What a request asks for beyond its body: refused where it is not understood, never ignored. For
+Django's views and the native endpoints alike."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+
+from api.problems import UnknownField
+from tagmill.errors import TagmillError
+
+# If-Modified-Since and If-None-Match of a GET may be passed over: answering in full is right.
+READING = ("If-Match", "If-Unmodified-Since")
+WRITING = ("If-Match", "If-None-Match", "If-Unmodified-Since")
+UNDERSTOOD = frozenset({"If-Match", "If-None-Match"})
+
+
+class ConditionNotSupported(TagmillError):
+    status, code = 412, "condition_not_supported"
+
+
+class UnsupportedMedia(TagmillError):
+    status, code = 415, "unsupported_media_type"
+
+
+def refuse_unknown(given: Iterable[str], known: Iterable[str], kind: str) -> None:
+    """Raises UnknownField."""
+    allowed = sorted(known)
+    for name in given:
+        if name not in allowed:
+            names = ", ".join(allowed) or "none"
+            raise UnknownField(f"unknown {kind} {name!r}; known: {names}", field=name)
+
+
+def refuse_conditions(method: str, headers: Container[str], *, understood: bool) -> None:
+    """A condition that nobody checks must not look as if it held. `understood`: the method checks
+    If-Match and If-None-Match here. Raises ConditionNotSupported."""
+    checked = UNDERSTOOD if understood else frozenset()
+    for name in READING if method in {"GET", "HEAD", "OPTIONS"} else WRITING:
+        if name in headers and name not in checked:
+            raise ConditionNotSupported(
+                f"{name} is not understood with {method} at this address: docs/api.md says where "
+                "it is"
+            )
+
+
+def refuse_encoding(coding: str | None) -> None:
+    """Nothing is unpacked here. Raises UnsupportedMedia."""
+    if coding is not None and coding.strip().lower() not in {"", "identity"}:
+        raise UnsupportedMedia(
+            f"Content-Encoding {coding!r} is not understood: send the body as it is"
+        )
+
+
+def refuse_type(content_type: str | None, wanted: str) -> None:
+    """Raises UnsupportedMedia."""
+    media_type = (content_type or "").partition(";")[0].strip().lower()
+    if media_type != wanted:
+        raise UnsupportedMedia(f"Content-Type is {media_type or 'missing'!r}: send {wanted}")

@@ -1,0 +1,419 @@
+//! What of a document an expression can tell apart.
+//!
+//! Whatever no step can reach, no test can name and no value can contain may be left out: two
+//! documents that are equal without it get the same answer. What is kept is kept with all its
+//! ancestors, so that steps which lead upwards find what they look for.
+
+use super::anchors::{ValueTest, constant};
+use crate::xpath::ir::{Axis, BoolExpr, NodeSet, NumExpr, Start, Step, StrExpr, Test};
+
+/// Names of an expression, by their numbers in its table; or all there are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Names {
+    /// Every name.
+    All,
+    /// These, ascending, without duplicates.
+    Some(Vec<usize>),
+}
+
+impl Names {
+    fn add(&mut self, name: usize) {
+        if let Names::Some(names) = self
+            && let Err(at) = names.binary_search(&name)
+        {
+            names.insert(at, name);
+        }
+    }
+}
+
+/// What is asked about the nodes that steps lead to.
+#[derive(Debug, Clone, Copy)]
+pub enum Asked<'a> {
+    /// Whether they are there, and how many.
+    Present,
+    /// Their string-values.
+    Value,
+    /// Whether their string-values pass.
+    Test(ValueTest<'a>),
+}
+
+/// Whose string-value is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Read {
+    Element(usize),
+    Attribute(usize),
+}
+
+/// The parts of a document that matter. Ancestors of what matters always do.
+#[derive(Debug, Clone)]
+pub struct Needs<'a> {
+    /// Elements that a step may lead to.
+    pub elements: Names,
+    /// Attributes that a step may lead to.
+    pub attributes: Names,
+    /// Attributes whose elements matter, whatever their names are.
+    pub bearers: Vec<usize>,
+    /// Elements whose string-value matters.
+    pub values: Names,
+    /// Attributes whose value matters.
+    pub attribute_values: Names,
+    /// Tests of values that do not matter otherwise.
+    pub tests: Vec<(Read, ValueTest<'a>)>,
+    /// Whether texts are nodes that a step may lead to.
+    pub texts: bool,
+    /// Whether comments and instructions are.
+    pub others: bool,
+}
+
+/// What the last step of a set leads to, as far as string-values are concerned.
+#[derive(Debug, Clone, Copy)]
+enum Target {
+    /// Texts, comments and instructions: they matter as they are, or not at all.
+    Leaf,
+    Attribute(usize),
+    AnyAttribute,
+    Element(usize),
+    Anything,
+}
+
+type Targets = Vec<Target>;
+
+impl<'a> Needs<'a> {
+    fn nothing() -> Self {
+        let none = || Names::Some(Vec::new());
+        Needs {
+            elements: none(),
+            attributes: none(),
+            bearers: Vec::new(),
+            values: none(),
+            attribute_values: none(),
+            tests: Vec::new(),
+            texts: false,
+            others: false,
+        }
+    }
+
+    /// What a boolean depends on, evaluated at a document's root element.
+    pub fn of_bool(expr: &'a BoolExpr) -> Self {
+        let mut needs = Needs::nothing();
+        needs.bool(expr, &vec![Target::Anything]);
+        needs
+    }
+
+    /// What a number depends on.
+    pub fn of_num(expr: &'a NumExpr) -> Self {
+        let mut needs = Needs::nothing();
+        needs.num(expr, &vec![Target::Anything]);
+        needs
+    }
+
+    /// What a string depends on.
+    pub fn of_str(expr: &'a StrExpr) -> Self {
+        let mut needs = Needs::nothing();
+        needs.str(expr, &vec![Target::Anything]);
+        needs
+    }
+
+    /// What the nodes depend on that steps lead to from a document or its root element, and what is
+    /// asked about them.
+    pub fn of_steps(steps: &'a [Step], asked: Asked<'a>) -> Self {
+        let mut needs = Needs::nothing();
+        let targets = needs.steps(steps, vec![Target::Anything]);
+        match asked {
+            Asked::Present => {}
+            Asked::Value => needs.read(targets, None),
+            Asked::Test(test) => needs.read(targets, Some(test)),
+        }
+        needs
+    }
+
+    fn all_nodes(&mut self) {
+        self.elements = Names::All;
+        self.texts = true;
+        self.others = true;
+    }
+
+    fn bool(&mut self, expr: &'a BoolExpr, at: &Targets) {
+        match expr {
+            BoolExpr::Const(_) => {}
+            BoolExpr::And(a, b) | BoolExpr::Or(a, b) => {
+                self.bool(a, at);
+                self.bool(b, at);
+            }
+            BoolExpr::Not(a) => self.bool(a, at),
+            BoolExpr::Exists(set) => {
+                self.set(set, at);
+            }
+            BoolExpr::Number(a) => self.num(a, at),
+            BoolExpr::Text(a) => self.str(a, at),
+            BoolExpr::Numbers(_, a, b) => {
+                self.num(a, at);
+                self.num(b, at);
+            }
+            BoolExpr::Texts(_, StrExpr::First(set), StrExpr::Const(text))
+            | BoolExpr::SetText(_, set, StrExpr::Const(text)) => {
+                self.tested(set, ValueTest::Equals(text), at);
+            }
+            BoolExpr::StartsWith(StrExpr::First(set), StrExpr::Const(text)) => {
+                self.tested(set, ValueTest::StartsWith(text), at);
+            }
+            BoolExpr::Contains(StrExpr::First(set), StrExpr::Const(text)) => {
+                self.tested(set, ValueTest::Contains(text), at);
+            }
+            BoolExpr::Texts(_, a, b) | BoolExpr::Contains(a, b) | BoolExpr::StartsWith(a, b) => {
+                self.str(a, at);
+                self.str(b, at);
+            }
+            BoolExpr::SetNumber(cmp, set, b) => match constant(b) {
+                Some(number) => self.tested(set, ValueTest::Number(*cmp, number), at),
+                None => {
+                    self.value(set, at);
+                    self.num(b, at);
+                }
+            },
+            BoolExpr::SetText(_, set, b) => {
+                self.value(set, at);
+                self.str(b, at);
+            }
+            BoolExpr::Sets(_, a, b) => {
+                self.value(a, at);
+                self.value(b, at);
+            }
+            BoolExpr::Lang(a) => {
+                // It looks for xml:lang on every ancestor.
+                self.attributes = Names::All;
+                self.attribute_values = Names::All;
+                self.str(a, at);
+            }
+        }
+    }
+
+    fn num(&mut self, expr: &'a NumExpr, at: &Targets) {
+        match expr {
+            NumExpr::Const(_) | NumExpr::Position | NumExpr::Last => {}
+            NumExpr::Arith(_, a, b) => {
+                self.num(a, at);
+                self.num(b, at);
+            }
+            NumExpr::Neg(a) | NumExpr::Round(_, a) => self.num(a, at),
+            NumExpr::Count(set) => {
+                self.set(set, at);
+            }
+            NumExpr::Sum(set) => self.value(set, at),
+            NumExpr::Text(a) | NumExpr::Length(a) => self.str(a, at),
+            NumExpr::Bool(a) => self.bool(a, at),
+        }
+    }
+
+    fn str(&mut self, expr: &'a StrExpr, at: &Targets) {
+        match expr {
+            StrExpr::Const(_) => {}
+            StrExpr::First(set) => self.value(set, at),
+            StrExpr::Name(_, set) => {
+                self.set(set, at);
+            }
+            StrExpr::Number(a) => self.num(a, at),
+            StrExpr::Bool(a) => self.bool(a, at),
+            StrExpr::Concat(parts) => parts.iter().for_each(|part| self.str(part, at)),
+            StrExpr::Before(a, b) | StrExpr::After(a, b) => {
+                self.str(a, at);
+                self.str(b, at);
+            }
+            StrExpr::Substring(a, from, length) => {
+                self.str(a, at);
+                self.num(from, at);
+                length.iter().for_each(|length| self.num(length, at));
+            }
+            StrExpr::Normalize(a) => self.str(a, at),
+            StrExpr::Translate(a, b, c) => {
+                [a, b, c].into_iter().for_each(|part| self.str(part, at))
+            }
+        }
+    }
+
+    /// The set's nodes and their string-values matter.
+    fn value(&mut self, set: &'a NodeSet, at: &Targets) {
+        let targets = self.set(set, at);
+        self.read(targets, None);
+    }
+
+    /// The set's nodes matter, and of their string-values which of them pass a test.
+    fn tested(&mut self, set: &'a NodeSet, test: ValueTest<'a>, at: &Targets) {
+        let targets = self.set(set, at);
+        self.read(targets, Some(test));
+    }
+
+    fn read(&mut self, targets: Targets, test: Option<ValueTest<'a>>) {
+        for target in targets {
+            match (target, test) {
+                (Target::Leaf, _) => {}
+                (Target::Attribute(name), Some(test)) => {
+                    self.tests.push((Read::Attribute(name), test));
+                }
+                (Target::Element(name), Some(test)) => {
+                    self.tests.push((Read::Element(name), test));
+                }
+                (Target::Attribute(name), None) => self.attribute_values.add(name),
+                (Target::Element(name), None) => self.values.add(name),
+                (Target::AnyAttribute, _) => self.attribute_values = Names::All,
+                (Target::Anything, _) => {
+                    self.values = Names::All;
+                    self.attribute_values = Names::All;
+                }
+            }
+        }
+    }
+
+    /// The set's nodes matter: what they are.
+    fn set(&mut self, set: &'a NodeSet, at: &Targets) -> Targets {
+        match set {
+            NodeSet::Path(start, steps) => {
+                let targets = match start {
+                    Start::Root => vec![Target::Anything],
+                    Start::Context => at.clone(),
+                    Start::Set(set) => self.set(set, at),
+                };
+                self.steps(steps, targets)
+            }
+            NodeSet::Filter(set, predicate) => {
+                let targets = self.set(set, at);
+                self.bool(predicate, &targets);
+                targets
+            }
+            NodeSet::Union(a, b) => {
+                let mut targets = self.set(a, at);
+                targets.extend(self.set(b, at));
+                targets
+            }
+        }
+    }
+
+    fn steps(&mut self, steps: &'a [Step], mut targets: Targets) -> Targets {
+        for (index, step) in steps.iter().enumerate() {
+            let after = index.checked_sub(1).is_some_and(|before| steps[before].is_slashes());
+            if !step.is_slashes() || index + 1 == steps.len() {
+                self.step(step, after);
+            }
+            targets = target(step, targets);
+            for predicate in &step.predicates {
+                self.bool(predicate, &targets);
+            }
+        }
+        targets
+    }
+
+    /// A step from nodes that are kept; or, `after` the first half of `//`, from every node.
+    fn step(&mut self, step: &Step, after: bool) {
+        match step.axis {
+            Axis::Attribute => match step.test {
+                Test::Name(name) => {
+                    self.attributes.add(name);
+                    if after && !self.bearers.contains(&name) {
+                        self.bearers.push(name);
+                    }
+                }
+                _ => {
+                    self.attributes = Names::All;
+                    if after {
+                        self.elements = Names::All;
+                    }
+                }
+            },
+            // Ancestors of what is kept are kept; of what is left out they are not.
+            Axis::Parent | Axis::Ancestor | Axis::AncestorOrSelf | Axis::SelfNode if !after => {}
+            Axis::Child
+            | Axis::Descendant
+            | Axis::DescendantOrSelf
+            | Axis::SelfNode
+            | Axis::Following
+            | Axis::FollowingSibling
+            | Axis::Preceding
+            | Axis::PrecedingSibling => self.downward(step, after),
+            Axis::Parent | Axis::Ancestor | Axis::AncestorOrSelf => self.all_nodes(),
+        }
+        use Axis::{Following, FollowingSibling, Preceding, PrecedingSibling};
+        let sideways = [Following, FollowingSibling, Preceding, PrecedingSibling];
+        if after && sideways.contains(&step.axis) {
+            self.all_nodes();
+        }
+    }
+
+    fn downward(&mut self, step: &Step, after: bool) {
+        match step.test {
+            Test::Name(name) | Test::AnyIn(name) => self.elements.add(name),
+            Test::Any => self.elements = Names::All,
+            Test::Text if step.axis == Axis::Child && !after => self.texts = true,
+            Test::Text => {
+                self.elements = Names::All;
+                self.texts = true;
+            }
+            Test::Node | Test::Comment | Test::Instruction(_) => self.all_nodes(),
+        }
+    }
+}
+
+fn target(step: &Step, before: Targets) -> Targets {
+    match (step.axis, &step.test) {
+        (Axis::SelfNode, Test::Node) => before,
+        (_, Test::Text | Test::Comment | Test::Instruction(_)) => vec![Target::Leaf],
+        (Axis::Attribute, Test::Name(name)) => vec![Target::Attribute(*name)],
+        (Axis::Attribute, _) => vec![Target::AnyAttribute],
+        // An attribute is no element, whatever its name: `@a/self::a` is empty.
+        (_, Test::Name(name)) => vec![Target::Element(*name)],
+        _ => vec![Target::Anything],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::xpath::Expression;
+
+    fn needs(text: &str) -> Needs<'static> {
+        let expression = Expression::new(text, &Default::default()).expect(text);
+        Needs::of_bool(Box::leak(Box::new(expression)).root())
+    }
+
+    #[test]
+    fn names_of_steps_are_kept_and_ancestors_come_along() {
+        let found = needs("//a[ancestor::b/@c]");
+        assert!(matches!(&found.elements, Names::Some(names) if names.len() == 1));
+        assert!(matches!(&found.attributes, Names::Some(names) if names.len() == 1));
+        assert_eq!(found.values, Names::Some(vec![]));
+        assert!(!found.texts && !found.others && found.bearers.is_empty());
+    }
+
+    #[test]
+    fn what_every_node_leads_to_keeps_every_node() {
+        assert_eq!(needs("//*").elements, Names::All);
+        assert_eq!(needs("//..").elements, Names::All);
+        assert_eq!(needs("//preceding::b").elements, Names::All);
+        assert!(
+            matches!(needs("//a/preceding::b").elements, Names::Some(names) if names.len() == 2)
+        );
+        assert!(needs("//node()").others);
+        assert!(needs("//text()").texts);
+    }
+
+    #[test]
+    fn an_attribute_of_any_element_keeps_the_elements_that_bear_it() {
+        assert_eq!(needs("//@a").bearers.len(), 1);
+        assert!(needs("//b/@a").bearers.is_empty());
+    }
+
+    #[test]
+    fn values_are_those_of_the_last_step() {
+        let compared = needs("//a/b = //c/@d");
+        assert!(matches!(compared.values, Names::Some(names) if names.len() == 1));
+        assert!(matches!(compared.attribute_values, Names::Some(names) if names.len() == 1));
+        assert_eq!(needs("//a/* = 'x'").values, Names::All);
+    }
+
+    #[test]
+    fn of_a_value_that_is_only_tested_the_outcome_is_kept() {
+        let tested = needs("count(//a[. = 'x' or starts-with(@b, 'y') or c > 4]) = 1");
+        assert_eq!(tested.tests.len(), 3);
+        assert_eq!(tested.values, Names::Some(vec![]));
+        assert_eq!(tested.attribute_values, Names::Some(vec![]));
+    }
+}

@@ -1,0 +1,87 @@
+"""What a request asks for is understood or refused; answers have one form."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from rest_framework.test import APIClient
+
+from tagmill.fleet.models import Node
+from tests.api.conftest import problem
+
+NDJSON = "application/x-ndjson"
+LINE = b'{"system_id": "a", "probes": {"lshw": "<list/>"}}'
+DATES = re.compile(rb'"(\d{4}-\d\d-\d\dT[^"]*)"')
+
+
+def upload(client: APIClient, body: bytes = LINE, query: str = "", **options: Any) -> Any:
+    options = {"content_type": NDJSON, **options}
+    return client.post(f"/api/v1/nodes/import{query}", body, **options)
+
+
+def test_an_import_refuses_what_it_does_not_understand(operator: APIClient, cluster: Any) -> None:
+    found = problem(upload(operator, query="?dry_run=1"), 400, "unknown_field")
+    assert found["field"] == "dry_run"
+    kind = "application/json"
+    problem(upload(operator, content_type=kind), 415, "unsupported_media_type")
+    zipped = upload(operator, gzip.compress(LINE), headers={"Content-Encoding": "gzip"})
+    assert "gzip" in problem(zipped, 415, "unsupported_media_type")["detail"]
+    assert not Node.objects.exists()
+
+
+@pytest.mark.parametrize("path", ["tags/", "clusters/", "tags/preview", "nodes/"])
+def test_nothing_is_unpacked(admin: APIClient, path: str) -> None:
+    body = gzip.compress(b'{"name": "x"}')
+    answer = admin.post(
+        f"/api/v1/{path}", body, content_type="application/json", headers={"Content-Encoding": "x"}
+    )
+    problem(answer, 415, "unsupported_media_type")
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_a_node_has_no_name_that_addresses_drop(
+    operator: APIClient, cluster: Any, name: str
+) -> None:
+    answer = operator.post("/api/v1/nodes/", {"system_id": name}, format="json")
+    assert problem(answer, 400, "invalid")["field"] == "system_id"
+    line = upload(operator, LINE.replace(b'"a"', f'"{name}"'.encode()))
+    assert b'"refused":1' in b"".join(line.streaming_content)
+
+
+def test_a_node_named_import_is_like_others(operator: APIClient, cluster: Any) -> None:
+    body = {"system_id": "import", "probes": {"lshw": "<list/>"}}
+    made = operator.post("/api/v1/nodes/", body, format="json")
+    place = made["Location"]
+    assert operator.get(place).json()["system_id"] == "import"
+    changed = operator.patch(place, {"hostname": "h"}, format="json")
+    assert changed.json()["hostname"] == "h"
+    assert operator.get(f"{place}/document").content == b"<list/>"
+    assert upload(operator).status_code == 200
+    assert operator.delete(place).status_code == 204
+    problem(operator.get(place), 404, "not_found")
+
+
+def test_every_date_of_every_answer_ends_in_z(
+    admin: APIClient, put: Callable[..., None], evaluate: Callable[[], int]
+) -> None:
+    put("a")
+    admin.post("/api/v1/tags/", {"name": "gpu", "definition": "//node"}, format="json")
+    evaluate()
+    made = admin.post("/api/v1/tags/preview", {"definition": "//node"}, format="json")
+    explained = admin.post(
+        "/api/v1/tags/explain", {"definition": "//node", "node": "a"}, format="json"
+    )
+    answers = [made, explained]
+    for path in (
+        "clusters/", "nodes/", "nodes/a", "tags/", "tags/gpu", "tags/gpu/explain?node=a",
+        "rebuilds/", "workers/", "users/", "user-tokens/", "worker-tokens/",
+        f"tags/preview/{made.json()['uuid']}",
+    ):  # fmt: skip
+        answers.append(admin.get(f"/api/v1/{path}"))
+    found = [DATES.findall(answer.content) for answer in answers]
+    assert all(date.endswith(b"Z") for dates in found for date in dates)
+    assert sum(bool(dates) for dates in found) > len(answers) - 2
