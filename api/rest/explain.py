@@ -62,7 +62,10 @@ class ExplanationOut(serializers.Serializer[Any]):
     end_column = serializers.IntegerField()
     type = serializers.CharField()
     verdict = serializers.BooleanField()
-    value = serializers.JSONField(allow_null=True)
+    value = serializers.JSONField(allow_null=True, help_text="Of a text, at most 200 characters.")
+    length = serializers.IntegerField(
+        allow_null=True, help_text="Of the whole text; null for anything else."
+    )
     total = serializers.IntegerField(allow_null=True)
     hits = HitOut(many=True)
     missing = MissingOut(allow_null=True)

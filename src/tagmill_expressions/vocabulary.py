@@ -134,6 +134,12 @@ class Element:
     attributes: dict[str, Values] = field(default_factory=dict)
     text: Values = field(default_factory=Values)
 
+    @property
+    def weight(self) -> int:
+        """The names and values in it."""
+        kept = 1 + len(self.children) + len(self.attributes) + self.text.weight
+        return kept + sum(values.weight for values in self.attributes.values())
+
     def take(self, found: _Found) -> None:
         """What one document has of the state."""
         self.documents += 1
@@ -202,11 +208,7 @@ class Vocabulary:
         self._check_size()
 
     def _check_size(self) -> None:
-        kept = 0
-        for element in self.elements.values():
-            kept += 1 + len(element.children) + len(element.attributes) + element.text.weight
-            kept += sum(values.weight for values in element.attributes.values())
-        if kept > MAX_KEPT:
+        if sum(element.weight for element in self.elements.values()) > MAX_KEPT:
             self.open = True
             self._clear()
 
@@ -238,7 +240,8 @@ class Vocabulary:
 
     @classmethod
     def load(cls, data: bytes) -> Vocabulary:
-        """What `dump` gave. Raises ValueError for that of another version."""
+        """What `dump` gave. Raises ValueError for that of another version, or with more than can
+        be kept."""
         content = orjson.loads(data)
         if content["version"] != VERSION:
             raise ValueError(f"the vocabulary has version {content['version']}, not {VERSION}")
@@ -247,13 +250,18 @@ class Vocabulary:
         vocabulary.roots = {
             State(name, nested): documents for name, nested, documents in content["roots"]
         }
+        kept = 0
         for found in content["elements"]:
-            vocabulary.elements[State(found["name"], found["nested"])] = Element(
+            element = Element(
                 documents=found["documents"],
                 children={State(*child) for child in found["children"]},
                 attributes={n: _loaded(values) for n, values in found["attributes"].items()},
                 text=_loaded(found["text"]),
             )
+            kept += element.weight
+            if kept > MAX_KEPT:
+                raise ValueError(f"more than {MAX_KEPT:,} names and values")
+            vocabulary.elements[State(found["name"], found["nested"])] = element
         return vocabulary
 
     def named(self, name: str) -> Iterator[State]:

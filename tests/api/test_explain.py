@@ -118,6 +118,30 @@ def test_a_definition_that_runs_away_is_stopped(
     assert explain(viewer, "//node").json()["verdict"] is True
 
 
+def test_an_answer_is_bounded_whatever_the_definition_finds(
+    viewer: APIClient, put: Put, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put("a", xml=f"<list>{'<node>word</node>' * 100}</list>".encode())
+    definition = " or ".join(["//absent", "//node"] * 50)
+    whole = explain(viewer, definition).json()["explanation"]
+    assert whole["operands"]
+    monkeypatch.setattr(explaining, "MAX_ANSWER_BYTES", len(definition) + 1000)
+    left = explain(viewer, definition).json()["explanation"]
+    assert left == {**whole, "operands": [], "truncated": True}
+    monkeypatch.setattr(explaining, "MAX_ANSWER_BYTES", 500)
+    found = problem(explain(viewer, definition), 422, "too_expensive")
+    assert "too long to be shown" in found["detail"]
+
+
+def test_what_checks_a_definition_is_bounded_too(
+    viewer: APIClient, put: Put, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tree of a definition of 8,192 signs takes some MB, which the process does not get."""
+    put("a")
+    monkeypatch.setattr(explaining, "MOST_BYTES", 1024 * 1024)
+    problem(explain(viewer, "a" + " or a" * 3000), 422, "too_expensive")
+
+
 def test_anybody_who_may_read_may_ask(anonymous: APIClient, put: Put) -> None:
     put("a")
     problem(explain(anonymous, "//node"), 401, "unauthorized")

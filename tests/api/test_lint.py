@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from tagmill.fleet import vocabularies
 from tagmill.fleet.models import Partition
 from tagmill_expressions import documents
 from tagmill_expressions.vocabulary import Vocabulary
 from tests.api.conftest import problem
-from tests.tags.test_vocabulary import packed
+from tests.tags.test_vocabulary import learn_parts, packed
 
 LINT = "/api/v1/tags/lint"
 
@@ -34,7 +33,7 @@ def learnt(put: Callable[..., None]) -> None:
     put("a", xml=xml.encode())
     partition = Partition.objects.get()
     words = Vocabulary.of([documents.compose({"lshw": xml})])
-    vocabularies.learn(partition, partition.rev, -1, [packed(words)])
+    learn_parts(partition, partition.rev, -1, [packed(words)])
 
 
 def test_a_warning_has_its_columns_and_a_rewrite(viewer: APIClient, learnt: None) -> None:

@@ -200,3 +200,23 @@ def test_after_the_deadline_the_whole_alone_is_evaluated() -> None:
     assert (found.verdict, found.truncated, found.operands) == (True, True, ())
     path = explain(check("//nod"), MACHINE, deadline=0.0)
     assert (path.verdict, path.total, path.truncated, path.missing) == (False, 0, True, None)
+
+
+def test_a_long_text_is_shortened_and_its_length_told() -> None:
+    tree = etree.ElementTree(etree.fromstring(f"<list><a>{'x' * 100_000}</a></list>"))
+    text = " or ".join(["concat(//a, //a)"] * 100)
+    whole = explain(check(text), tree).to_dict()
+    assert whole["operands"][0]["value"] == "x" * 199 + "…"
+    assert whole["operands"][0]["length"] == 200_000
+    assert len(json.dumps(whole)) < 300_000
+    assert explain(check("//a = 'QEMU'"), tree).operands[1].length == 4
+
+
+def test_a_path_of_endless_names_is_shortened_at_its_beginning() -> None:
+    names = [f"a{number}{'b' * 1000}" for number in range(30)]
+    xml = "".join(f"<{name}>" for name in names) + "".join(f"</{name}>" for name in names[::-1])
+    tree = etree.ElementTree(etree.fromstring(xml))
+    (last,) = explain(check(f"//{names[-1]}"), tree).hits
+    assert len(last.path) == 2000
+    assert last.path[0] == "…"
+    assert last.path.endswith(f"/{names[-1]}")

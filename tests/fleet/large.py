@@ -7,6 +7,7 @@ import random
 
 from django.contrib.auth.models import User
 
+from tagmill.matches import expressions
 from tagmill.tags import rebuilds
 from tests.fleet.support import a_worker, execute
 
@@ -63,10 +64,11 @@ def _nodes() -> None:
 
 
 def _tags() -> None:
+    texts = [f"//a{number + 1}" for number in range(TAGS)]
     execute(
         "INSERT INTO expression (text, namespaces, digest, named_at) "
-        "SELECT '//a' || n, '{}', int4send(n), now() FROM generate_series(1, %s) n",
-        [TAGS],
+        "SELECT text, '{}', digest, now() FROM unnest(%s::text[], %s::bytea[]) AS e (text, digest)",
+        [texts, [expressions.digest(text, {}) for text in texts]],
     )
     execute(
         "INSERT INTO tag (name, expression_id) "

@@ -14,7 +14,17 @@ from tagmill.fleet.models import Cluster, Partition
 from tagmill.flows import ingest
 from tagmill.matches import matches
 from tagmill.matches.models import Expression
-from tagmill.tags import freshness, members, places, previews, publishing, rebuilds, waiting
+from tagmill.tags import (
+    changes,
+    conversion,
+    freshness,
+    members,
+    places,
+    previews,
+    publishing,
+    rebuilds,
+    waiting,
+)
 from tagmill.tags.models import Rebuild, Tag
 from tagmill.work import leases
 from tests.fleet.plans import fill
@@ -79,6 +89,18 @@ def test_no_hot_statement_reads_a_large_table_whole() -> None:
         (places, "bitmaps", {**any_node, "tags": ids(Tag)[:1], "hostname": "x"}),
         (places, "nodes_at", {"partitions": partitions, "slots": partitions}),
         (waiting, "waiting", {**no_waits, "expressions": expressions[:1]}),
+        (
+            matches,
+            "carried",
+            {
+                "old_partitions": partitions[:2],
+                "old_slots": [1, 2],
+                "new_partitions": partitions[2:4],
+                "new_slots": [3, 4],
+            },
+        ),
+        (changes, "named_places", {"partitions": partitions, "slots": partitions}),
+        (conversion, "present_members", {"expression": expressions[0]}),
         (leases, "fetch_jobs", {"queues": [leases.queue(item) for item in partitions]}),
     ]
     for module, name, parameters in hot:

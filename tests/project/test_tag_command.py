@@ -11,7 +11,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from tagmill.fleet import clusters, vocabularies
+from tagmill.fleet import clusters
 from tagmill.fleet.models import Partition
 from tagmill.tags import tags
 from tagmill.tags.models import Preview
@@ -19,7 +19,7 @@ from tagmill_expressions import documents
 from tagmill_expressions.vocabulary import Vocabulary
 from tests.fleet.fixtures import no_jobs
 from tests.fleet.support import GPU, HAS_GPU, a_worker, put, work
-from tests.tags.test_vocabulary import packed
+from tests.tags.test_vocabulary import learn_parts, packed
 
 __all__ = ["no_jobs"]
 
@@ -38,7 +38,7 @@ def fleet(db: None) -> None:
     put("c", xml=b"<list><node id='core'/></list>", cluster="north")
     partition = Partition.objects.get()
     words = Vocabulary.of([documents.compose({"lshw": GPU.decode()})])
-    vocabularies.learn(partition, partition.rev, -1, [packed(words)])
+    learn_parts(partition, partition.rev, -1, [packed(words)])
 
 
 def test_a_warning_stands_below_its_place(fleet: None) -> None:

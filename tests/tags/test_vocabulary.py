@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import time
+import uuid
 import zlib
 from dataclasses import replace
 
@@ -13,16 +14,17 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from fixtures.generate import generate
-from tagmill.fleet import clusters, models, vocabularies
+from tagmill.fleet import clusters
 from tagmill.fleet.models import Cluster, Partition
 from tagmill.flows import completions, ingest
 from tagmill.flows.clusters import delete as delete_cluster
+from tagmill.flows.clusters import models, vocabularies
 from tagmill.tags import tags
 from tagmill.work import leases
 from tagmill_expressions import documents
-from tagmill_expressions.vocabulary import State, Vocabulary
+from tagmill_expressions.vocabulary import MAX_KEPT, State, Vocabulary
 from tagmill_wire import zstd
-from tagmill_wire.messages import Completion
+from tagmill_wire.messages import Completion, PartitionResult
 from tests.fleet import support
 from tests.fleet.support import GPU, a_worker, put, the_partition
 
@@ -51,7 +53,13 @@ def partition() -> Partition:
 
 def learn(partition: Partition, base: int, *xml: str, rev: int | None = None) -> None:
     rev = partition.rev if rev is None else rev
-    vocabularies.learn(partition, rev, base, [packed(words(*xml))] if xml else [])
+    learn_parts(partition, rev, base, [packed(words(*xml))] if xml else [])
+
+
+def learn_parts(partition: Partition, rev: int, base: int, parts: list[str]) -> None:
+    found = vocabularies.read(partition.id, rev, base, parts, vocabularies.Budget())
+    if found is not None:
+        vocabularies.learn(found)
 
 
 def stored() -> tuple[int, set[str]]:
@@ -166,7 +174,7 @@ UNREADABLE = {
     "a size that nobody has memory for": base64.b64encode(
         b"\x28\xb5\x2f\xfd\xe0" + (1 << 60).to_bytes(8, "little") + b"\x01\x00\x00"
     ).decode(),
-    "a size above the limit": zipped(b" " * (vocabularies.MOST_BYTES + 1)),
+    "a size above the limit": zipped(b" " * (vocabularies.MAX_BYTES + 1)),
     "no zlib": filtered(b"no zlib"),
     "a filter without an end": filtered(zlib.compress(b"x" * 32_768)[:-6]),
     "a filter above the limit": filtered(zlib.compress(b"x" * 32_769)),
@@ -175,14 +183,69 @@ UNREADABLE = {
 
 @pytest.mark.parametrize("name", UNREADABLE)
 def test_what_cannot_be_read_is_left_out(partition: Partition, name: str) -> None:
-    vocabularies.learn(partition, partition.rev, -1, [UNREADABLE[name]])
+    learn_parts(partition, partition.rev, -1, [UNREADABLE[name]])
     assert not models.Vocabulary.objects.exists()
 
 
 def test_a_filter_of_the_right_size_is_read(partition: Partition) -> None:
     part = filtered(zlib.compress(b"x" * 32_768))
-    vocabularies.learn(partition, partition.rev, -1, [part])
+    learn_parts(partition, partition.rev, -1, [part])
     assert stored() == (partition.rev, {"a"})
+
+
+def test_the_parts_of_a_completion_are_bounded_in_number_and_in_sum(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = packed(words("<a/>"))
+    size = len(words("<a/>").dump())
+    monkeypatch.setattr(vocabularies, "MAX_PARTS", 3)
+    monkeypatch.setattr(vocabularies, "MAX_SUM_BYTES", 10 * size)
+    learn_parts(partition, partition.rev, -1, [part] * 4)
+    assert not models.Vocabulary.objects.exists()
+    monkeypatch.setattr(vocabularies, "MAX_PARTS", 30)
+    learn_parts(partition, partition.rev, -1, [part] * 11)
+    assert not models.Vocabulary.objects.exists()
+    learn_parts(partition, partition.rev, -1, [part] * 10)
+    assert stored() == (partition.rev, {"a"})
+    # One budget is for all partitions of a completion.
+    budget = vocabularies.Budget()
+    assert vocabularies.read(partition.id, partition.rev + 1, -1, [part] * 6, budget)
+    assert vocabularies.read(partition.id, partition.rev + 1, -1, [part] * 6, budget) is None
+
+
+def test_a_part_with_more_than_can_be_kept_is_left_out(partition: Partition) -> None:
+    large = words("<a/>")
+    children = large.elements[State("a", False)].children
+    children |= {State(f"b{number}", False) for number in range(MAX_KEPT)}
+    learn_parts(partition, partition.rev, -1, [packed(large)])
+    assert not models.Vocabulary.objects.exists()
+
+
+def test_what_was_read_before_another_completion_is_not_stored_over_it(
+    partition: Partition,
+) -> None:
+    learn(partition, -1, "<a/>", rev=3)
+    budget = vocabularies.Budget()
+    late = vocabularies.read(partition.id, 4, 3, [packed(words("<b/>"))], budget)
+    assert late is not None
+    learn(partition, 3, "<c/>", rev=4)
+    vocabularies.learn(late)
+    assert stored() == (4, {"a", "c"})
+
+
+def test_a_completion_unpacks_vocabularies_before_it_locks_anything(partition: Partition) -> None:
+    worker = a_worker()
+    result = PartitionResult(str(uuid.uuid4()), partition.id, partition.rev, [], [], 1, 0.1)
+    result = replace(result, vocabulary=[packed(words("<a/>"))], vocabulary_base=-1)
+    with CaptureQueriesContext(connection) as queries:
+        support.complete(worker, result)
+    assert stored() == (partition.rev, {"a"})
+    statements = [query["sql"] for query in queries]
+    locks = [at for at, text in enumerate(statements) if "FOR NO KEY UPDATE" in text]
+    reads = [at for at, text in enumerate(statements) if '"data" FROM "vocabulary"' in text]
+    # The one under the lock is that of the row to replace.
+    assert reads[0] < locks[0]
+    assert ["FOR UPDATE" in statements[at] for at in reads] == [False, True]
 
 
 def test_what_declares_too_much_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,7 +354,7 @@ def test_a_request_costs_one_query_while_nothing_changes() -> None:
     made = many(100)
     node = Vocabulary.of(documents.compose(item.probes) for item in generate(20, 3, "lean"))
     for partition in made:
-        vocabularies.learn(partition, 1, -1, [packed(node)])
+        learn_parts(partition, 1, -1, [packed(node)])
     first = vocabularies.fleet().vocabulary
     with CaptureQueriesContext(connection) as queries:
         started = time.perf_counter()

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
+from tagmill import locks
 from tagmill.errors import AlreadyExists, Invalid, NotFound
 from tagmill.fleet.models import Cluster
 
@@ -46,7 +47,11 @@ def rename(cluster: Cluster, name: str, expects: Callable[[Cluster], None] | Non
     check_name(name)
     try:
         with transaction.atomic():
-            now = Cluster.objects.select_for_update(no_key=True).filter(pk=cluster.pk).first()
+            # Who has the name, too: two clusters that swap their names do not wait for each other.
+            both = locks.rows(
+                Cluster.objects.filter(Q(pk=cluster.pk) | Q(name=name)), to_delete=True
+            )
+            now = next((row for row in both if row.pk == cluster.pk), None)
             if now is None:
                 raise NotFound(f"there is no cluster {cluster.name!r}")
             if expects is not None:

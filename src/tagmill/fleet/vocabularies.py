@@ -26,7 +26,10 @@ from tagmill_wire import zstd
 log = structlog.get_logger("tagmill.vocabularies")
 
 # Of one part when it is unpacked. A vocabulary of the most that one can keep has 10 MB.
-MOST_BYTES = 64 * 1024 * 1024
+MAX_BYTES = 16 * 1024 * 1024
+# Of all parts of one completion: a part for each page that its worker got, mostly of 100 kB.
+MAX_SUM_BYTES = 64 * 1024 * 1024
+MAX_PARTS = 4096
 ZSTD_LEVEL = 3
 # What the column holds.
 MOST_DOCUMENTS = 2**31 - 1
@@ -90,48 +93,100 @@ def _after(partition: Partition) -> int | None:
     return None if row.rev >= partition.rev else row.rev
 
 
-def learn(partition: Partition, rev: int, base: int | None, parts: Sequence[str]) -> None:
-    """Store what a worker has learnt: of everything (`base` -1), or of what changed after `base`.
+class Learnt(NamedTuple):
+    """What a completion says of a partition's words, merged with what was stored: see `read`."""
+
+    partition: int
+    rev: int
+    base: int
+    stored_rev: int | None
+    """Of the vocabulary that it was merged with, or takes the place of; None: there was none."""
+    documents: int
+    data: bytes | None
+    """As the column has it; None: nothing but deletions, so the stored one stays."""
+
+
+class Budget:
+    """Of one completion: parts are unpacked until it is spent."""
+
+    def __init__(self) -> None:
+        self._parts, self._bytes = MAX_PARTS, MAX_SUM_BYTES
+
+    def unpack(self, part: str) -> words.Vocabulary:
+        """Raises ValueError for a part too many, and what a part that cannot be read raises."""
+        self._parts -= 1
+        if self._parts < 0:
+            raise ValueError(f"more than {MAX_PARTS} parts")
+        data = zstd.unpack(base64.b64decode(part, validate=True), min(MAX_BYTES, self._bytes))
+        self._bytes -= len(data)
+        return words.Vocabulary.load(data)
+
+
+def read(
+    partition: int, rev: int, base: int | None, parts: Sequence[str], budget: Budget
+) -> Learnt | None:
+    """What a worker has learnt: of everything (`base` -1), or of what changed after `base`.
 
     What cannot be read, or does not fit what is stored, is left out: it will be asked for again.
-    Relies on: the caller has locked the partition.
+    It takes up to a second: call it before any lock is taken, and `learn` under the partition's.
     """
     if base is None:
-        return
+        return None
     row = models.Vocabulary.objects.filter(partition=partition, version=words.VERSION).first()
-    if base >= 0 and (row is None or row.rev < base):
-        return
-    if row is not None and (row.rev > rev or (row.rev == rev and base >= 0)):
-        return
+    if not _fits(None if row is None else row.rev, rev, base):
+        return None
+    stored = None if row is None else row.rev
+    if base >= 0 and not parts:
+        return Learnt(partition, rev, base, stored, 0, None)
     learnt = words.Vocabulary()
     try:
         for part in parts:
-            learnt.merge(_unpack(base64.b64decode(part, validate=True)))
-        if base >= 0 and row is not None and parts:
+            learnt.merge(budget.unpack(part))
+        if base >= 0 and row is not None:
             learnt.merge(_unpack(bytes(row.data)))
         data = _pack(learnt)
     except UNREADABLE as error:
         log.warning(
-            "a vocabulary is left out", action="learn", partition=partition.id, error=repr(error)
+            "a vocabulary is left out", action="learn", partition=partition, error=repr(error)
         )
+        return None
+    return Learnt(partition, rev, base, stored, learnt.documents, data)
+
+
+def _fits(stored: int | None, rev: int, base: int) -> bool:
+    if base >= 0 and (stored is None or stored < base):
+        return False
+    return stored is None or not (stored > rev or (stored == rev and base >= 0))
+
+
+def learn(learnt: Learnt) -> None:
+    """Store what was read, unless another completion came first.
+
+    Relies on: the caller has locked the partition, which is there.
+    """
+    rows = models.Vocabulary.objects.filter(partition=learnt.partition, version=words.VERSION)
+    stored = rows.values_list("rev", flat=True).first()
+    # Of everything, it depends on nothing that was stored.
+    if not _fits(stored, learnt.rev, learnt.base):
         return
-    if base >= 0 and not parts:
-        # Nothing but deletions.
-        models.Vocabulary.objects.filter(partition=partition).update(rev=rev)
+    if learnt.base >= 0 and stored != learnt.stored_rev:
+        return
+    if learnt.data is None:
+        rows.update(rev=learnt.rev)
         return
     models.Vocabulary.objects.update_or_create(
-        partition=partition,
+        partition_id=learnt.partition,
         defaults={
-            "rev": rev,
+            "rev": learnt.rev,
             "version": words.VERSION,
             "documents": learnt.documents,
-            "data": data,
+            "data": learnt.data,
         },
     )
 
 
 def _unpack(data: bytes) -> words.Vocabulary:
-    return words.Vocabulary.load(zstd.unpack(data, MOST_BYTES))
+    return words.Vocabulary.load(zstd.unpack(data, MAX_BYTES))
 
 
 def _pack(vocabulary: words.Vocabulary) -> bytes:
@@ -140,8 +195,8 @@ def _pack(vocabulary: words.Vocabulary) -> bytes:
         raise ValueError(f"{vocabulary.documents} documents")
     # Names that do not sort, and numbers that are none, show only here.
     dumped = vocabulary.dump()
-    if len(dumped) > MOST_BYTES:
-        raise ValueError(f"{len(dumped)} bytes; {MOST_BYTES} is the limit")
+    if len(dumped) > MAX_BYTES:
+        raise ValueError(f"{len(dumped)} bytes; {MAX_BYTES} is the limit")
     return zstandard.compress(dumped, ZSTD_LEVEL)
 
 

@@ -6,7 +6,9 @@ from collections.abc import Container, Sequence
 
 import structlog
 from django.db import transaction
+from django.db.models import QuerySet
 
+from tagmill import locks
 from tagmill.errors import Invalid
 from tagmill.fleet import incarnation, vocabularies
 from tagmill.fleet.models import Cluster, Partition
@@ -33,6 +35,7 @@ def complete(worker: Worker, completion: Completion) -> CompletionAnswer:
     Raises Invalid for a bitmap or a rev that cannot be, and IncarnationChanged for results of
     another incarnation; then nothing of the completion is applied.
     """
+    learnt = _read(worker, completion.results)
     with transaction.atomic():
         partitions = _locked(worker, completion.results)
         # With the locks: what declares a new incarnation looks at the partitions' matches after it.
@@ -47,10 +50,9 @@ def complete(worker: Worker, completion: Completion) -> CompletionAnswer:
         ]
         capacities = {partition.id: partition.capacity for partition in partitions.values()}
         applied = matches.apply(results, capacities)
-        for part in completion.results:
-            if part.vocabulary is not None and part.partition in partitions:
-                base = part.vocabulary_base
-                vocabularies.learn(partitions[part.partition], part.rev, base, part.vocabulary)
+        for item in learnt:
+            if item.partition in partitions:
+                vocabularies.learn(item)
         ended = leases.finish(worker, (part.lease for part in completion.results))
         failed = _count_failures(worker, completion.results, partitions, ended)
         publishing.publish(applied.expressions)
@@ -65,12 +67,32 @@ def complete(worker: Worker, completion: Completion) -> CompletionAnswer:
     return CompletionAnswer([_outcome(part, applied, ended) for part in completion.results])
 
 
-def _locked(worker: Worker, results: Sequence[PartitionResult]) -> dict[int, Partition]:
-    """Those that the worker may answer for. Their locks keep revs and leases as they are."""
+def _read(worker: Worker, results: Sequence[PartitionResult]) -> list[vocabularies.Learnt]:
+    """The vocabularies, unpacked within a bound before any lock is taken."""
+    results = [part for part in results if part.vocabulary is not None]
+    if not results:
+        return []
+    budget = vocabularies.Budget()
+    allowed = set(_answered(worker, results).values_list("id", flat=True))
+    found = [
+        vocabularies.read(part.partition, part.rev, part.vocabulary_base, part.vocabulary, budget)
+        for part in results
+        if part.vocabulary is not None and part.partition in allowed
+    ]
+    return [item for item in found if item is not None]
+
+
+def _answered(worker: Worker, results: Sequence[PartitionResult]) -> QuerySet[Partition]:
+    """The partitions that the worker may answer for."""
     rows = Partition.objects.filter(id__in={part.partition for part in results})
     if not worker.token.all_clusters:
         rows = rows.filter(cluster__in=Cluster.objects.filter(worker_tokens=worker.token))
-    return {row.id: row for row in rows.order_by("id").select_for_update(no_key=True, of=("self",))}
+    return rows
+
+
+def _locked(worker: Worker, results: Sequence[PartitionResult]) -> dict[int, Partition]:
+    """Those that the worker may answer for. Their locks keep revs and leases as they are."""
+    return {row.id: row for row in locks.rows(_answered(worker, results))}
 
 
 def _results(part: PartitionResult, partition: Partition, path: str) -> list[matches.Result]:

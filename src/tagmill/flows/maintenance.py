@@ -34,12 +34,13 @@ from django.db.models.functions import Now
 from procrastinate.contrib.django import app
 from procrastinate.contrib.django.django_connector import DjangoConnector
 
-from tagmill import sql
+from tagmill import locks, sql
 from tagmill.audit import trail
 from tagmill.config import load
 from tagmill.database import MAINTENANCE_SECONDS
 from tagmill.fleet import incarnation
 from tagmill.flows import emptied
+from tagmill.locks import Lock
 from tagmill.tags import changes, previews, publishing, rebuilds
 from tagmill.tags.models import Rebuild
 from tagmill.work import leases, workers
@@ -134,7 +135,12 @@ def clean() -> None:
     sessions = import_module(settings.SESSION_ENGINE)
     sessions.SessionStore.clear_expired()
     age = timedelta(days=load().rebuild_days)
-    Rebuild.objects.filter(finished_at__lt=Now() - age).delete()
+    with transaction.atomic():
+        locks.fleet()
+        locks.housekeeping()
+        old = Rebuild.objects.filter(finished_at__lt=Now() - age)
+        ids = [rebuild.id for rebuild in locks.rows(old, to_delete=True)]
+        Rebuild.objects.filter(id__in=ids).delete()
 
 
 def collect_expressions() -> int:
@@ -143,8 +149,11 @@ def collect_expressions() -> int:
     trail. How many were found."""
     hours = load().expression_hours
     with transaction.atomic():
+        locks.fleet()
+        locks.housekeeping()
         sql.run(__file__, "note_use", {"hours": hours})
-        found = [row[0] for row in sql.rows(__file__, "unreferenced", {"hours": hours})]
+        rows = locks.query(Lock.EXPRESSION, __file__, "unreferenced", {"hours": hours})
+        found = [row[0] for row in rows]
         if found:
             sql.run(__file__, "collect_expressions", {"expressions": found})
     return len(found)

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 import orjson
 from psycopg.types.json import Jsonb
 
-from tagmill import sql
+from tagmill import locks, sql
 from tagmill.config import load
 from tagmill.errors import InvalidDefinition, TooLarge
+from tagmill.locks import Lock
 from tagmill.matches.models import Expression
 from tagmill_expressions import definition
 from tagmill_expressions.errors import DefinitionError
@@ -46,6 +47,7 @@ def expression_for(text: str, namespaces: Mapping[str, str]) -> Expression:
         "namespaces": Jsonb(dict(namespaces)),
         "digest": digest(text, namespaces),
     }
+    locks.taking(Lock.EXPRESSION)
     (found,) = Expression.objects.raw(sql.query(__file__, "touch_expression"), values)
     return found
 

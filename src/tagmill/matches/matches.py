@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from tagmill import sql
+from tagmill import locks, sql
+from tagmill.locks import Lock
 from tagmill_wire import bitmap
 
 
@@ -116,14 +117,16 @@ def carry(moves: Sequence[Move], capacities: dict[int, int]) -> None:
 
 def _existing(expressions: set[int]) -> set[int]:
     """Those that are not collected, kept from the collector until the transaction ends."""
-    found = sql.rows(__file__, "hold_expressions", {"expressions": sorted(expressions)})
+    values = {"expressions": sorted(expressions)}
+    found = locks.query(Lock.EXPRESSION, __file__, "hold_expressions", values)
     return {row[0] for row in found}
 
 
 def _locked(keys: Iterable[tuple[int, int]]) -> dict[tuple[int, int], _Match]:
     """Those of these (expression, partition) that are stored, and maybe more."""
     wanted = set(keys)
-    found = sql.rows(
+    found = locks.query(
+        Lock.MATCH,
         __file__,
         "lock_matches",
         {

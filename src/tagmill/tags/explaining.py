@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,6 +26,10 @@ from tagmill_wire import bitmap
 
 # A document of 4 MiB takes some 60 MB as a tree.
 MOST_BYTES = 1024 * 1024 * 1024
+# Of what a process may print. The tree of a definition of 16 KiB, with what its parts found, has
+# some 1 MB.
+MAX_ANSWER_BYTES = 8 * 1024 * 1024
+MAX_ERROR_BYTES = 2000
 # Processes at a time; each takes a core for as long as a definition may.
 MOST_AT_ONCE = 4
 # For one of them, in a thread that other requests need.
@@ -148,34 +153,49 @@ def _explained(
         "probes": dict(probes),
         "seconds": seconds,
         "bytes": MOST_BYTES,
+        "answer_bytes": MAX_ANSWER_BYTES,
     }
     if not _running.acquire(timeout=WAIT_SECONDS):
         raise Busy("other explanations are running: try again", retry_after=int(seconds) + 1)
     try:
-        ended = subprocess.run(
-            [sys.executable, "-m", "tagmill.tags.explain_child"],
-            input=orjson.dumps(asked),
-            capture_output=True,
-            timeout=seconds + START_SECONDS,
-            env=_environment(),
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        ended = None
+        code, printed, error = _run(orjson.dumps(asked), seconds + START_SECONDS)
     finally:
         _running.release()
-    if ended is None or ended.returncode < 0:
+    if code is None or code < 0:
         raise TooExpensive(
             f"the definition takes longer than {seconds:g} s on this node, or too much memory"
             " (TAGMILL_EVALUATION_SECONDS)",
             limit=seconds,
         )
-    if ended.returncode:
-        raise RuntimeError(f"explain_child ended with {ended.returncode}: {ended.stderr[-2000:]!r}")
-    answer: dict[str, Any] = orjson.loads(ended.stdout)
+    if code:
+        raise RuntimeError(f"explain_child ended with {code}: {error!r}")
+    answer: dict[str, Any] = orjson.loads(printed)
     if "error" in answer:
         raise TooExpensive(answer["error"])
     return answer
+
+
+def _run(asked: bytes, seconds: float) -> tuple[int | None, bytes, bytes]:
+    """Its return code (None: it took longer), what it printed, and the end of its errors.
+
+    It prints into files, of which the kernel bounds the size: a pipe has no bound.
+    """
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+        try:
+            ended = subprocess.run(
+                [sys.executable, "-m", "tagmill.tags.explain_child"],
+                input=asked,
+                stdout=out,
+                stderr=errors,
+                timeout=seconds,
+                env=_environment(),
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return None, b"", b""
+        out.seek(0)
+        errors.seek(max(0, errors.tell() - MAX_ERROR_BYTES))
+        return ended.returncode, out.read(MAX_ANSWER_BYTES), errors.read(MAX_ERROR_BYTES)
 
 
 def _environment() -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from lxml import etree
 
@@ -10,7 +11,7 @@ from tagmill_expressions.definition import Checked
 from tagmill_expressions.explain.evaluator import Evaluator, Exhausted
 from tagmill_expressions.explain.missing import missing
 from tagmill_expressions.explain.model import Explanation, Kind
-from tagmill_expressions.explain.nodes import hits
+from tagmill_expressions.explain.nodes import hits, shortened
 from tagmill_expressions.syntax import (
     PRECEDENCE,
     Call,
@@ -69,7 +70,7 @@ class _Explainer:
             value: bool | float | str = part.value
         else:
             value = self._evaluator.value(text)
-        told = replace(self._bare(part, verdict=is_true(value)), value=value)
+        told = replace(self._bare(part, verdict=is_true(value)), **_shown(value))
         told = self._with_operands(part, told)
         return self._with_witnesses(part, told) if told.kind == "comparison" else told
 
@@ -123,6 +124,13 @@ class _Explainer:
         except Exhausted:
             told = replace(told, truncated=True)
         return replace(told, operands=tuple(operands))
+
+
+def _shown(value: bool | float | str) -> dict[str, Any]:
+    """A text can be as long as the document, and each operand have it again."""
+    if isinstance(value, str):
+        return {"value": shortened(value), "length": len(value)}
+    return {"value": value}
 
 
 def is_true(value: bool | float | str) -> bool:

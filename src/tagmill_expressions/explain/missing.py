@@ -288,4 +288,4 @@ def _attribute(node: Any) -> str:
 
 
 def _short(name: Any) -> str:
-    return str(name).rpartition("}")[2]
+    return shortened(str(name).rpartition("}")[2])

@@ -17,7 +17,7 @@ class Hit:
 
     path: str
     """Such as `/list/node[1]/node[2]/@id`: it finds the same node when it is evaluated, of
-    text also what lies beside it."""
+    text also what lies beside it. Of one with more than MAX_PATH characters, the end."""
     line: int | None
     """In the text of the element's probe, from 1."""
     text: str
@@ -59,7 +59,8 @@ class Missing:
 class Explanation:
     """A part of the definition, evaluated at the document's root element.
 
-    `value` is that of a boolean, number or string; None for a node-set, which has a `total`, at
+    `value` is that of a boolean, number or string, of which it is at most MAX_TEXT characters, and
+    `length` is how many the whole has; both are None for a node-set, which has a `total`, at
     most MAX_HITS `hits` in document order, and `missing` if it is empty. A true comparison of a
     node-set with a literal has in `total` and `hits` the nodes that make it true. `verdict` is
     `boolean()` of the part. `truncated`: there was no time for its operands, or what it found.
@@ -74,6 +75,7 @@ class Explanation:
     type: Type
     verdict: bool
     value: bool | float | str | None = None
+    length: int | None = None
     total: int | None = None
     hits: tuple[Hit, ...] = ()
     missing: Missing | None = None
@@ -90,6 +92,7 @@ class Explanation:
             "type": self.type,
             "verdict": self.verdict,
             "value": _json(self.value),
+            "length": self.length,
             "total": self.total,
             "hits": [hit.to_dict() for hit in self.hits],
             "missing": None if self.missing is None else self.missing.to_dict(),

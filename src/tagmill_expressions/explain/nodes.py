@@ -12,6 +12,8 @@ from tagmill_expressions.lexer import NCNAME
 
 MAX_HITS = 20
 MAX_TEXT = 200
+MAX_PATH = 2_000
+"""A name may have 50,000 characters, and elements nest a hundred deep."""
 
 
 def hits(found: Iterable[Any], prefixes: Mapping[str, str]) -> tuple[Hit, ...]:
@@ -34,7 +36,7 @@ def _hit(node: Any, prefixes: Mapping[str, str]) -> Hit:
     if owner is None:
         return Hit("text()", None, shortened(str(node)))
     if node.is_attribute:
-        path = f"{path_of(owner, prefixes)}/@{_qualified(node.attrname, prefixes)}"
+        path = f"{path_of(owner, prefixes)}/@{shortened(_qualified(node.attrname, prefixes))}"
         return Hit(path, _line(owner), shortened(str(node)))
     if node.is_tail:
         # lxml gives the text after an element to that element.
@@ -55,7 +57,8 @@ def path_of(node: etree._Element, prefixes: Mapping[str, str]) -> str:
         above = at.getparent()
         steps.append(_step(at, above, prefixes))
         at = above
-    return "/" + "/".join(reversed(steps))
+    path = "/" + "/".join(reversed(steps))
+    return path if len(path) <= MAX_PATH else f"…{path[1 - MAX_PATH :]}"
 
 
 def _step(node: etree._Element, above: etree._Element | None, prefixes: Mapping[str, str]) -> str:

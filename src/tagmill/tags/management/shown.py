@@ -81,6 +81,8 @@ def _value(part: dict[str, Any]) -> str:
         return f"{part['total']} found"
     if part["type"] == "boolean":
         return part["kind"] if part["kind"] in ("and", "or", "not") else ""
+    if part["length"] is not None and part["length"] > len(part["value"]):
+        return f"= {part['value']!r} ({part['length']:,} characters)"
     return f"= {part['value']!r}"
 
 
