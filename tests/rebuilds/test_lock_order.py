@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from django.db import transaction
 
-from tagmill import locks
+from tagmill import locks, sql
 from tagmill.fleet import clusters
 from tagmill.fleet.models import Cluster, Partition
 from tagmill.flows import ingest
@@ -70,7 +70,7 @@ def test_rows_are_locked_by_the_helpers_alone() -> None:
         text = path.read_text()
         assert "select_for_update" not in text, path
         for name in re.findall(r'sql\.(?:rows|run)\(\s*__file__,\s*"(\w+)"', text):
-            query = (path.parent / "sql" / f"{name}.sql").read_text()
+            query = sql.query(str(path), name)
             assert name in UNDER_ANOTHER_LOCK or not locking.search(query), (path, name)
 
 

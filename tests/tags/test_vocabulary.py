@@ -14,11 +14,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from fixtures.generate import generate
-from tagmill.fleet import clusters
+from tagmill.fleet import clusters, models, vocabularies
 from tagmill.fleet.models import Cluster, Partition
 from tagmill.flows import completions, ingest
 from tagmill.flows.clusters import delete as delete_cluster
-from tagmill.flows.clusters import models, vocabularies
 from tagmill.tags import tags
 from tagmill.work import leases
 from tagmill_expressions import documents

@@ -10,8 +10,8 @@ from django.db import transaction
 from django.db.models import F
 
 from tagmill import locks
-from tagmill.fleet.clusters import delete_partitions
 from tagmill.fleet.models import Partition
+from tagmill.flows.clusters import delete_partitions
 
 # Bounds one transaction; the next run of the maintenance goes on.
 MAX_DROPPED = 100
