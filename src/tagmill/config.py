@@ -91,6 +91,10 @@ class Config(BaseSettings):
     """Most connections of one address. Not counted where `TAGMILL_TRUSTED_PROXIES` is above 0:
     there, every connection is a proxy's."""
 
+    drain_seconds: Annotated[float, Field(ge=0.1, le=600)] = 20.0
+    """How long a server that is told to stop lets running requests finish. Kubernetes kills after
+    30 s."""
+
     maintenance: bool = True
     """Run the periodic tasks (reaper, sweep, collection, clean-up) inside this API server."""
 

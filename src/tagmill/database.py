@@ -94,9 +94,11 @@ def bound_statements(settings: dict[str, Any], config: Config) -> None:
         "statement_timeout": statement,
         "lock_timeout": lock,
         "idle_in_transaction_session_timeout": statement,
+        # To compile a statement takes longer than any of a request's takes to run.
+        "jit": "off",
     }
     given = settings["OPTIONS"].get("options", "")
-    ours = " ".join(f"-c {name}={milliseconds}" for name, milliseconds in limits.items())
+    ours = " ".join(f"-c {name}={value}" for name, value in limits.items())
     settings["OPTIONS"]["options"] = f"{ours} {given}".rstrip()
 
 
