@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
-from tagmill import sql
+from tagmill import locks, sql
 from tagmill.errors import AlreadyExists, Invalid, NotFound, StillInUse
 from tagmill.fleet.models import Cluster
 from tagmill.rebuilds import leases
+from tagmill.tags import assign
 
 NAME_LENGTH = 256
 
@@ -48,7 +49,11 @@ def rename(cluster: Cluster, name: str, expects: Callable[[Cluster], None] | Non
     check_name(name)
     try:
         with transaction.atomic():
-            now = Cluster.objects.select_for_update(no_key=True).filter(pk=cluster.pk).first()
+            # Who has the name, too: two clusters that swap their names do not wait for each other.
+            both = locks.rows(
+                Cluster.objects.filter(Q(pk=cluster.pk) | Q(name=name)), to_delete=True
+            )
+            now = next((row for row in both if row.pk == cluster.pk), None)
             if now is None:
                 raise NotFound(f"there is no cluster {cluster.name!r}")
             if expects is not None:
@@ -65,23 +70,32 @@ def delete(cluster: Cluster, expects: Callable[[Cluster], None] | None = None) -
     Raises StillInUse while a node lives there, NotFound.
     """
     with transaction.atomic():
+        locks.fleet(alone=True)
         # A node that is being stored takes this lock first, or has its partition already.
-        now = Cluster.objects.select_for_update().filter(pk=cluster.pk).first()
-        if now is None:
+        found = locks.rows(Cluster.objects.filter(pk=cluster.pk), to_delete=True)
+        if not found:
             raise NotFound(f"there is no cluster {cluster.name!r}")
+        (now,) = found
         if expects is not None:
             expects(now)
-        # The strongest lock: also whoever captures the targets of a rebuild waits for it.
-        locked = list(cluster.partitions.order_by("id").select_for_update())
+        locked = locks.rows(cluster.partitions.all(), to_delete=True)
         partitions = [partition.id for partition in locked]
         live = sum(partition.node_count for partition in locked)
         if live:
             raise StillInUse(
                 f"{cluster.name!r} has {live} nodes: delete them or move them to another cluster"
             )
-        leases.forget_partitions(partitions)
-        sql.run(__file__, "delete_partitions", {"partitions": partitions})
+        delete_partitions(partitions)
         Cluster.objects.filter(pk=cluster.pk).delete()
+
+
+def delete_partitions(partitions: Sequence[int]) -> None:
+    """With everything that refers to them but the audit trail. Relies on: they are locked, have no
+    live node, and the fleet is held alone."""
+    leases.end_in(partitions)
+    assign.hold_all(partitions)
+    leases.cancel_in(partitions)
+    sql.run(__file__, "delete_partitions", {"partitions": list(partitions)})
 
 
 def check_name(name: str) -> None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from django.db import transaction
 from django.db.models import F
 
-from tagmill import sql
+from tagmill import locks
+from tagmill.fleet.clusters import delete_partitions
 from tagmill.fleet.models import Partition
-from tagmill.rebuilds import leases
 
 # Bounds one transaction; the next run of the maintenance goes on.
 MAX_DROPPED = 100
@@ -22,11 +22,11 @@ def drop() -> int:
     how many. Those that are evaluated at this moment are left for the next time."""
     full = Partition.objects.filter(node_count=0, next_slot=F("capacity"), lease=None)
     with transaction.atomic():
-        # The strongest lock, as where a cluster is deleted; nothing makes a node in a full one.
+        locks.fleet(alone=True)
+        # Nothing makes a node in a full one.
         wanted = list(full.order_by("id").values_list("id", flat=True)[:MAX_DROPPED])
-        rows = Partition.objects.filter(id__in=wanted, node_count=0).order_by("id")
-        locked = list(rows.select_for_update(skip_locked=True).values_list("id", flat=True))
+        rows = Partition.objects.filter(id__in=wanted, node_count=0)
+        locked = [row.id for row in locks.rows(rows, to_delete=True, skip_locked=True)]
         if locked:
-            leases.forget_partitions(locked)
-            sql.run(__file__, "delete_partitions", {"partitions": locked})
+            delete_partitions(locked)
     return len(locked)

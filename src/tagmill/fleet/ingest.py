@@ -23,7 +23,7 @@ from tagmill.errors import (
 )
 from tagmill.fleet import clusters
 from tagmill.fleet.models import Cluster
-from tagmill.fleet.slots import HeldPartitions, reserve
+from tagmill.fleet.slots import ClusterGone, HeldPartitions, reserve
 from tagmill.fleet.uploads import CheckedUpload, Upload, Verdict, check
 from tagmill.fleet.writes import Stored, Writes, check_probes
 from tagmill.rebuilds import leases
@@ -116,7 +116,7 @@ def _attempt(work: Any) -> Any:
         try:
             with transaction.atomic():
                 return work()
-        except (_Overtaken, IntegrityError):
+        except (_Overtaken, ClusterGone, IntegrityError):
             continue
     raise DatabaseUnavailable("too many changes to the same nodes at once: try again")
 

@@ -5,9 +5,7 @@ Invariants (design section 2), held by `tagmill.fleet.ingest`, the only writer:
 - `node.rev <= partition.rev`, and rev order is commit order: every transaction that changes a node
   first raises its partition's `rev` under the row lock.
 - A slot is handed out once and never reused; a deleted node stays as a tombstone with its rev.
-- Locks are always taken in the order cluster, partition, node, expression, match, lease, tag,
-  preview, rebuild, waiting job; each kind sorted by id (leases by partition). Capturing a rebuild's
-  targets comes later and takes partitions' weakest lock, which only a cluster's deletion waits for.
+- Locks are always taken in the order that `tagmill.locks` says, by its helpers.
 """
 
 from __future__ import annotations

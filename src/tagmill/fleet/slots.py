@@ -6,9 +6,14 @@ from collections.abc import Iterable
 
 from django.db.models import Max
 
-from tagmill import sql
+from tagmill import locks, sql
 from tagmill.config import load
 from tagmill.fleet.models import Cluster, Partition
+from tagmill.locks import Lock
+
+
+class ClusterGone(Exception):
+    """The cluster was deleted after it was looked up: look again."""
 
 
 class Held:
@@ -39,7 +44,8 @@ class HeldPartitions:
     """The partitions that a transaction has locked, all at once and in order."""
 
     def __init__(self, ids: Iterable[int]) -> None:
-        found = sql.rows(__file__, "lock_partitions", {"partitions": sorted(set(ids))})
+        wanted = {"partitions": sorted(set(ids))}
+        found = locks.query(Lock.PARTITION, __file__, "lock_partitions", wanted)
         self._by_id = {row[0]: Held(row) for row in found}
 
     def __contains__(self, partition_id: int) -> bool:
@@ -77,8 +83,10 @@ def reserve(cluster_id: int, wanted: int) -> list[int]:
 
     Locks the cluster, so that two transactions do not make the same partition; call it before any
     partition is locked. Slots are not taken yet: whoever locks the partitions first gets them.
+    Raises ClusterGone.
     """
-    Cluster.objects.select_for_update(no_key=True).filter(id=cluster_id).first()
+    if not locks.rows(Cluster.objects.filter(id=cluster_id)):
+        raise ClusterGone
     chosen = []
     for partition_id, room in sql.rows(__file__, "partitions_with_room", {"cluster": cluster_id}):
         if wanted <= 0:

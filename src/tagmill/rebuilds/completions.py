@@ -8,6 +8,7 @@ import structlog
 from django.db import transaction
 from django.db.models import QuerySet
 
+from tagmill import locks
 from tagmill.errors import Invalid
 from tagmill.fleet import incarnation, vocabularies
 from tagmill.fleet.models import Cluster, Partition
@@ -90,8 +91,7 @@ def _answered(worker: Worker, results: Sequence[PartitionResult]) -> QuerySet[Pa
 
 def _locked(worker: Worker, results: Sequence[PartitionResult]) -> dict[int, Partition]:
     """Those that the worker may answer for. Their locks keep revs and leases as they are."""
-    rows = _answered(worker, results).order_by("id")
-    return {row.id: row for row in rows.select_for_update(no_key=True, of=("self",))}
+    return {row.id: row for row in locks.rows(_answered(worker, results))}
 
 
 def _results(part: PartitionResult, partition: Partition, path: str) -> list[matches.Result]:

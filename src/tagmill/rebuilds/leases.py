@@ -26,17 +26,18 @@ from typing import Any, NamedTuple
 import structlog
 from asgiref.sync import async_to_sync
 from django.db import connection, transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 from django.db.models.functions import Now
 from procrastinate.contrib.django import app
 from procrastinate.exceptions import AlreadyEnqueued
 from procrastinate.jobs import Status
 
-from tagmill import sql
+from tagmill import locks, sql
 from tagmill.config import load
 from tagmill.errors import WorkerGone
 from tagmill.fleet import incarnation, vocabularies
 from tagmill.fleet.models import Cluster
+from tagmill.locks import Lock
 from tagmill.rebuilds import workers
 from tagmill.rebuilds.models import Lease, Worker
 from tagmill.tags import matches
@@ -141,7 +142,7 @@ def defer(wanted: Mapping[int, Kind], delay: int = 0) -> None:
     rebuild is deferred there: it may be evaluated now.
 
     The last thing that a transaction does, and once: other transactions that defer wait for it from
-    here on, and each locks its jobs in one order.
+    here on, in one order. Relies on: the caller holds the partitions, their leases or the fleet.
     """
     if not wanted:
         return
@@ -159,7 +160,7 @@ def defer(wanted: Mapping[int, Kind], delay: int = 0) -> None:
 
 def _enqueue(wanted: Mapping[int, Kind], delay: int) -> None:
     by_queue = {queue(partition): partition for partition in sorted(wanted)}
-    waiting = sql.rows(__file__, "waiting_jobs", {"queues": list(by_queue)})
+    waiting = locks.query(Lock.JOB, __file__, "waiting_jobs", {"queues": list(by_queue)})
     raised = {
         job: Kind(priority) | wanted[by_queue[name]]
         for job, name, priority in waiting
@@ -197,6 +198,7 @@ def lease(worker: Worker, max_partitions: int, holds: Sequence[int]) -> LeaseAns
 
     Raises WorkerGone."""
     with transaction.atomic():
+        locks.fleet()
         owes = _beat(worker)
         parameters = {
             "clusters": _clusters(worker),
@@ -332,9 +334,7 @@ def heartbeat(worker: Worker, leases: Sequence[str]) -> list[str]:
     with transaction.atomic():
         _beat(worker)
         standing = Lease.objects.filter(worker=worker, uuid__in=leases, deadline__gt=Now())
-        # In the order in which a completion locks them.
-        rows = standing.order_by("partition_id").select_for_update()
-        kept = {str(item) for item in rows.values_list("uuid", flat=True)}
+        kept = {str(row.uuid) for row in locks.rows(standing)}
         deadline = Now() + timedelta(seconds=load().lease_seconds)
         Lease.objects.filter(uuid__in=kept).update(deadline=deadline)
     return [item for item in leases if str(uuid.UUID(item)) not in kept]
@@ -352,7 +352,7 @@ class Owes(NamedTuple):
 def _beat(worker: Worker) -> Owes:
     """Raises WorkerGone, also for a worker of another incarnation."""
     values = {"worker": worker.id, "preview": int(PREVIEW), "change": int(CHANGE)}
-    found = sql.rows(__file__, "beat", values)
+    found = locks.query(Lock.WORKER, __file__, "beat", values)
     if not found:
         raise WorkerGone("no such worker, or of another incarnation: register again")
     return Owes(*found[0])
@@ -364,7 +364,7 @@ def finish(worker: Worker, leases: Iterable[str]) -> dict[str, Ended]:
     In the caller's transaction, which has locked the partitions; a lease that is over stays over.
     """
     standing = Lease.objects.filter(worker=worker, uuid__in=set(leases))
-    rows = list(standing.order_by("partition_id").select_for_update())
+    rows = locks.rows(standing)
     if not rows:
         return {}
     kept = [row.job_id for row in rows if row.kind != PREVIEW]
@@ -396,8 +396,8 @@ def give_up(worker: Worker, leases: Sequence[str], reason: str, delay: int = 0) 
     not evaluate them, after `delay` seconds, or when they change. One that is locked, by a
     heartbeat for example, is waited for: who gives back is not asked again."""
     with transaction.atomic():
-        theirs = Lease.objects.filter(worker=worker, uuid__in=leases)
-        rows = _release(theirs.order_by("partition_id").select_for_update(), delay)
+        theirs = locks.rows(Lease.objects.filter(worker=worker, uuid__in=leases))
+        rows = _release(theirs, delay)
     say = log.warning if delay else log.info
     say(
         "leases given up",
@@ -427,17 +427,15 @@ def reap() -> int:
     with transaction.atomic():
         expired = Lease.objects.filter(Q(deadline__lte=Now()) | Q(worker__in=others))
         # One that is being completed, or extended, is left for the next time.
-        locked = expired.order_by("partition_id").select_for_update(skip_locked=True)
-        count = len(_release(locked))
+        count = len(_release(locks.rows(expired, skip_locked=True)))
     if count:
         log.warning("leases expired", action="reap", leases=count)
     return count
 
 
-def _release(leases: QuerySet[Lease], delay: int = 0) -> list[int]:
+def _release(rows: Sequence[Lease], delay: int = 0) -> list[int]:
     """End leases, which are locked, without a result: a new job waits in place of each. Their
     partitions."""
-    rows = list(leases)
     _finish([row.job_id for row in rows], Status.ABORTED)
     Lease.objects.filter(uuid__in=[row.uuid for row in rows]).delete()
     # For everything: what the lease did not name has no job either.
@@ -460,6 +458,7 @@ def repair() -> int:
     """Find what the queue forgot: stale partitions without a job, and jobs that run without a
     lease. How many there were."""
     with transaction.atomic():
+        locks.fleet()
         orphans = [row[0] for row in sql.rows(__file__, "orphaned_jobs", {})]
         _finish(orphans, Status.ABORTED)
         known = {row[0] for row in sql.rows(__file__, "known_partitions", {})}
@@ -473,20 +472,25 @@ def repair() -> int:
 def learn() -> int:
     """Leave the vocabularies that lag behind to whoever has nothing else to do; how many."""
     with transaction.atomic():
+        locks.fleet()
         known = {row[0] for row in sql.rows(__file__, "known_partitions", {})}
         lagging = [item for item in vocabularies.lagging() if item not in known]
         defer_partitions(lagging, LEARNING)
     return len(lagging)
 
 
-def forget_partitions(ids: Sequence[int]) -> None:
-    """Cancel the waiting jobs of partitions that are to be deleted."""
+def end_in(ids: Sequence[int]) -> None:
+    """End the leases in partitions that are to be deleted. Relies on: the partitions are locked."""
+    leases = locks.rows(Lease.objects.filter(partition__in=ids))
+    _finish([row.job_id for row in leases], Status.ABORTED)
+    Lease.objects.filter(uuid__in=[row.uuid for row in leases]).delete()
+
+
+def cancel_in(ids: Sequence[int]) -> None:
+    """Cancel the waiting jobs of partitions that are to be deleted: the last lock that is taken."""
     queues = [queue(partition) for partition in ids]
-    for job, _, _ in sql.rows(__file__, "waiting_jobs", {"queues": queues}):
+    for job, _, _ in locks.query(Lock.JOB, __file__, "waiting_jobs", {"queues": queues}):
         app.job_manager.cancel_job_by_id(job)
-    leases = Lease.objects.filter(partition__in=ids)
-    _finish(list(leases.values_list("job_id", flat=True)), Status.ABORTED)
-    leases.delete()
 
 
 def delete_finished_jobs() -> None:

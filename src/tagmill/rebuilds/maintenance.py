@@ -34,11 +34,12 @@ from django.db.models.functions import Now
 from procrastinate.contrib.django import app
 from procrastinate.contrib.django.django_connector import DjangoConnector
 
-from tagmill import sql
+from tagmill import locks, sql
 from tagmill.audit import trail
 from tagmill.config import load
 from tagmill.database import MAINTENANCE_SECONDS
 from tagmill.fleet import emptied, incarnation
+from tagmill.locks import Lock
 from tagmill.rebuilds import leases, rebuilds, workers
 from tagmill.rebuilds.models import Rebuild
 from tagmill.tags import changes, previews, publishing
@@ -133,7 +134,12 @@ def clean() -> None:
     sessions = import_module(settings.SESSION_ENGINE)
     sessions.SessionStore.clear_expired()
     age = timedelta(days=load().rebuild_days)
-    Rebuild.objects.filter(finished_at__lt=Now() - age).delete()
+    with transaction.atomic():
+        locks.fleet()
+        locks.housekeeping()
+        old = Rebuild.objects.filter(finished_at__lt=Now() - age)
+        ids = [rebuild.id for rebuild in locks.rows(old, to_delete=True)]
+        Rebuild.objects.filter(id__in=ids).delete()
 
 
 def collect_expressions() -> int:
@@ -142,8 +148,11 @@ def collect_expressions() -> int:
     trail. How many were found."""
     hours = load().expression_hours
     with transaction.atomic():
+        locks.fleet()
+        locks.housekeeping()
         sql.run(__file__, "note_use", {"hours": hours})
-        found = [row[0] for row in sql.rows(__file__, "unreferenced", {"hours": hours})]
+        rows = locks.query(Lock.EXPRESSION, __file__, "unreferenced", {"hours": hours})
+        found = [row[0] for row in rows]
         if found:
             sql.run(__file__, "collect_expressions", {"expressions": found})
     return len(found)

@@ -8,6 +8,7 @@ running ──► complete     every target reached
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -15,20 +16,28 @@ from uuid import UUID
 
 from django.contrib.auth.models import User
 from django.db import connection, transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
-from tagmill import sql
-from tagmill.errors import ManualTag, NotCancellable, NotFound
+from tagmill import locks, sql
+from tagmill.errors import DatabaseUnavailable, ManualTag, NotCancellable, NotFound
+from tagmill.locks import Lock
 from tagmill.rebuilds import leases
 from tagmill.rebuilds.models import Rebuild
 from tagmill.tags import failures, matches, publishing
 from tagmill.tags.models import Expression, Tag
 
 State = Rebuild.State
+# Somebody else changes the tags between our look at them and our lock. It takes that many
+# coincidences in a row to give up.
+ATTEMPTS = 8
 # Bound what one run of the maintenance does; the next one goes on.
 MAX_SETTLED = 100
 MAX_DELETED = 20_000
+
+
+class _Overtaken(Exception):
+    """A tag was changed before we had its lock: look again."""
 
 
 @dataclass(frozen=True)
@@ -60,19 +69,38 @@ def request(
     Readers keep the old sets until the new ones arrive. A failed expression gets another chance.
     Raises NotFound, ManualTag.
     """
-    with transaction.atomic():
-        chosen = _automatic(names)
-        tags = [tag.id for tag in chosen]
-        expressions = _expressions(chosen)
-        sql.run(__file__, "force_matches", {"expressions": expressions})
-        failures.forget(Expression.objects.filter(id__in=expressions))
-        return begin(tags, Rebuild.Reason(reason), by)
+    for _ in range(ATTEMPTS):
+        with contextlib.suppress(_Overtaken), transaction.atomic():
+            return _request(names, by, Rebuild.Reason(reason))
+    raise DatabaseUnavailable("too many changes to the same tags at once: try again")
+
+
+def _request(names: Sequence[str] | None, by: User | None, reason: Rebuild.Reason) -> Rebuild:
+    locks.fleet()
+    before = _automatic(names)
+    expressions = _expressions(before)
+    failures.lock(expressions)
+    locks.query(Lock.MATCH, __file__, "force_matches", {"expressions": expressions})
+    tags = [tag.id for tag in before]
+    chosen = [tag for tag in lock_tags(Q(id__in=tags), expressions) if tag.id in set(tags)]
+    # A definition that came before the lock was not forced, and one that went was for nothing.
+    if _expressions(chosen) != expressions:
+        raise _Overtaken
+    failures.forget(Expression.objects.filter(id__in=expressions))
+    return begin(tags, reason, by)
+
+
+def lock_tags(wanted: Q, expressions: Sequence[int], *, to_delete: bool = False) -> list[Tag]:
+    """These tags, and all that wait for one of these expressions, at once and so in order: to begin
+    a rebuild may publish them. Relies on: the expressions are locked, and so no tag joins them."""
+    either = wanted | Q(pending_expression__in=expressions)
+    return locks.rows(Tag.objects.filter(either), to_delete=to_delete)
 
 
 def begin(tags: Sequence[int], reason: Rebuild.Reason, by: User | None) -> Rebuild:
-    """Capture the targets and leave the work with the queue. In the caller's transaction."""
-    # Held, since the rebuild's reference to a tag waits for whoever changes the tag.
-    chosen = list(Tag.objects.filter(id__in=tags).order_by("id").select_for_update(no_key=True))
+    """Capture the targets and leave the work with the queue. In the caller's transaction, which
+    holds the fleet, the expressions and the tags (`lock_tags`)."""
+    chosen = list(Tag.objects.filter(id__in=tags).order_by("id"))
     expressions = _expressions(chosen)
     if reason != Rebuild.Reason.FORCED:
         expressions = sorted(
@@ -86,7 +114,8 @@ def begin(tags: Sequence[int], reason: Rebuild.Reason, by: User | None) -> Rebui
     rebuild.tags.add(*tags)
     sql.run(__file__, "capture_targets", {"rebuild": rebuild.id, "expressions": expressions})
     # A preview may have evaluated it everywhere already.
-    publishing.publish(expressions)
+    waiting = Tag.objects.filter(pending_expression__in=expressions).order_by("id")
+    publishing.publish_locked(list(waiting.values_list("id", flat=True)))
     if finish_reached([rebuild.id]):
         rebuild.refresh_from_db()
     leases.defer_partitions(matches.stale_for(expressions))
@@ -95,20 +124,28 @@ def begin(tags: Sequence[int], reason: Rebuild.Reason, by: User | None) -> Rebui
 
 def supersede(tag: int) -> None:
     """End the rebuilds of a definition that is replaced before it was published."""
-    Rebuild.objects.filter(
-        state=State.RUNNING,
-        tags=tag,
-        reason__in=(Rebuild.Reason.CREATED, Rebuild.Reason.DEFINITION),
-    ).update(state=State.SUPERSEDED, finished_at=Now())
+    _lock_defining(tag).update(state=State.SUPERSEDED, finished_at=Now())
 
 
 def record_without(tag: int, clusters: Sequence[str]) -> None:
     """Note with the rebuild of the tag's definition which clusters it was published without."""
-    Rebuild.objects.filter(
+    _lock_defining(tag).update(published_without=list(clusters))
+
+
+def _lock_defining(tag: int) -> QuerySet[Rebuild]:
+    """The running rebuilds of the tag's definition."""
+    running = Rebuild.objects.filter(
         state=State.RUNNING,
         tags=tag,
         reason__in=(Rebuild.Reason.CREATED, Rebuild.Reason.DEFINITION),
-    ).update(published_without=list(clusters))
+    )
+    return Rebuild.objects.filter(id__in=[rebuild.id for rebuild in locks.rows(running)])
+
+
+def lock_of(tag: int) -> None:
+    """All rebuilds that name the tag, which is to be deleted, and those that may end by that."""
+    named = Rebuild.tags.through.objects.filter(tag_id=tag).values("rebuild_id")
+    locks.rows(Rebuild.objects.filter(Q(id__in=named) | Q(state=State.RUNNING)))
 
 
 def cancel(uuid: UUID) -> None:
@@ -118,10 +155,13 @@ def cancel(uuid: UUID) -> None:
         found = Rebuild.objects.filter(uuid=uuid).first()
         if found is None:
             raise NotFound(f"there is no rebuild {uuid}")
-        # Locks are taken as completions do: matches, tags, rebuild. If it is over, all is undone.
-        sql.run(__file__, "restore_matches", {"rebuild": found.id})
-        tags = list(found.tags.order_by("id").select_for_update(no_key=True, of=("self",)))
-        rebuild = Rebuild.objects.select_for_update().get(id=found.id)
+        locks.fleet()
+        # Against another forced rebuild of the same, which would not see that its matches go back.
+        failures.lock(found.targets.values_list("expression_id", flat=True).distinct())
+        # If it is over, all is undone.
+        locks.query(Lock.MATCH, __file__, "restore_matches", {"rebuild": found.id})
+        tags = locks.rows(found.tags.all())
+        (rebuild,) = locks.rows(Rebuild.objects.filter(id=found.id))
         if rebuild.state != State.RUNNING:
             raise NotCancellable(f"the rebuild is over: it is {rebuild.state}")
         if rebuild.reason != Rebuild.Reason.FORCED and any(map(_is_new, tags)):
@@ -142,7 +182,7 @@ def finish_reached(rebuilds: Sequence[int] | None = None) -> list[int]:
     running = Rebuild.objects.filter(state=State.RUNNING)
     if rebuilds is not None:
         running = running.filter(id__in=rebuilds)
-    locked = list(running.order_by("id").select_for_update().values_list("id", flat=True))
+    locked = [rebuild.id for rebuild in locks.rows(running)]
     if not locked:
         return []
     reached = sql.rows(__file__, "reached", {"rebuilds": locked})
@@ -191,7 +231,10 @@ def settle() -> int:
         found = progress(rebuild)
         totals = [found.total, found.done, found.nodes_total, found.nodes_done]
         Rebuild.objects.filter(id=rebuild.id, totals__isnull=True).update(totals=totals)
-    return sql.run(__file__, "delete_targets", {"most": MAX_DELETED})
+    with transaction.atomic():
+        locks.fleet()
+        locks.housekeeping()
+        return sql.run(__file__, "delete_targets", {"most": MAX_DELETED})
 
 
 def notify_progress() -> None:

@@ -13,9 +13,10 @@ from uuid import UUID
 
 from django.db import transaction
 
-from tagmill import sql
+from tagmill import locks
 from tagmill.fleet import incarnation
 from tagmill.fleet.models import Partition, Vocabulary
+from tagmill.locks import Lock
 from tagmill.rebuilds import leases
 from tagmill.tags import matches
 
@@ -38,13 +39,16 @@ def declare() -> Declared:
     for partition in partitions:
         distrusted += _distrust(partition)
     leases.reap()
-    leases.defer_partitions(matches.stale_partitions())
+    with transaction.atomic():
+        locks.fleet()
+        leases.defer_partitions(matches.stale_partitions())
     return Declared(made, distrusted, len(partitions))
 
 
 def _distrust(partition: int) -> int:
     """A completion of the old incarnation is through before this lock is had, or refused after."""
     with transaction.atomic():
-        Partition.objects.select_for_update(no_key=True).filter(id=partition).first()
+        locks.rows(Partition.objects.filter(id=partition))
         Vocabulary.objects.filter(partition=partition).delete()
-        return sql.run(__file__, "distrust_matches", {"partition": partition})
+        values = {"partition": partition}
+        return len(locks.query(Lock.MATCH, __file__, "distrust_matches", values))

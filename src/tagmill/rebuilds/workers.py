@@ -16,6 +16,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from tagmill import locks
 from tagmill.config import load
 from tagmill.errors import AlreadyExists, Invalid, NotFound, WorkerGone
 from tagmill.fleet import incarnation
@@ -154,8 +155,7 @@ def prune() -> int:
     silent = Worker.objects.filter(last_heartbeat__lt=Now() - silence, leases=None)
     with transaction.atomic():
         # One that speaks up at this moment, and may be given a lease, has locked its row.
-        locked = silent.select_for_update(skip_locked=True, of=("self",))
-        ids = list(locked.values_list("id", flat=True))
+        ids = [row.id for row in locks.rows(silent, to_delete=True, skip_locked=True)]
         return Worker.objects.filter(id__in=ids).delete()[0]
 
 

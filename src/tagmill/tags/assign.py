@@ -8,6 +8,7 @@ from typing import TypedDict
 
 from django.db import transaction
 
+from tagmill import locks
 from tagmill.audit import acting, trail
 from tagmill.audit.models import Event
 from tagmill.errors import AutomaticTag, DatabaseUnavailable, Invalid, NotFound
@@ -72,7 +73,13 @@ def hold(places: Sequence[tuple[int, int]]) -> None:
         slots[partition_id] = slots.get(partition_id, 0) | 1 << slot
     tags = {row.tag_id for row in rows if bitmap.from_bytes(row.members) & slots[row.partition_id]}
     if tags:
-        list(Tag.objects.select_for_update().filter(id__in=tags).order_by("id"))
+        locks.rows(Tag.objects.filter(id__in=tags))
+
+
+def hold_all(partitions: Sequence[int]) -> None:
+    """Lock the manual tags of whatever node in these partitions, which are to be deleted."""
+    rows = Assignment.objects.filter(partition__in=partitions)
+    locks.rows(Tag.objects.filter(id__in=set(rows.values_list("tag_id", flat=True))))
 
 
 def clear(places: Iterable[tuple[int, int]]) -> None:
@@ -93,9 +100,10 @@ def move(partition_id: int, slot: int, new_partition_id: int, new_slot: int) -> 
 
 def _manual(name: str) -> Tag:
     """The tag, locked."""
-    tag = Tag.objects.select_for_update().filter(name=name).first()
-    if tag is None:
+    found = locks.rows(Tag.objects.filter(name=name))
+    if not found:
         raise NotFound(f"there is no tag {name!r}")
+    (tag,) = found
     if tag.expression_id or tag.pending_expression_id:
         raise AutomaticTag(f"{name!r} has a definition, which alone says what it matches")
     return tag

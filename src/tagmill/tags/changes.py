@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from django.db import transaction
 from django.db.models import QuerySet
 
-from tagmill import sql
+from tagmill import locks, sql
 from tagmill.config import load
 from tagmill.fleet.models import Partition
 from tagmill.tags.models import AssignmentChange, MatchChange, Tag
@@ -94,9 +95,11 @@ def described(rows: Sequence[Stored]) -> list[Change]:
 def forget() -> int:
     """Delete changes that are older than they are kept; how many, MAX_DELETED of each at most."""
     values = {"days": load().change_days, "most": MAX_DELETED}
-    return sql.run(__file__, "delete_changes", values) + sql.run(
-        __file__, "delete_assignment_changes", values
-    )
+    with transaction.atomic():
+        locks.housekeeping()
+        return sql.run(__file__, "delete_changes", values) + sql.run(
+            __file__, "delete_assignment_changes", values
+        )
 
 
 def _first(members: int, most: int) -> Iterator[int]:

@@ -11,9 +11,10 @@ from psycopg.types.json import Jsonb
 from expressions import definition
 from expressions.errors import DefinitionError
 from expressions.lint import caret
-from tagmill import sql
+from tagmill import locks, sql
 from tagmill.config import load
 from tagmill.errors import InvalidDefinition, TooLarge
+from tagmill.locks import Lock
 from tagmill.tags.models import Expression
 
 
@@ -50,6 +51,7 @@ def expression_for(text: str, namespaces: Mapping[str, str]) -> Expression:
         "namespaces": Jsonb(dict(namespaces)),
         "digest": digest(text, namespaces),
     }
+    locks.taking(Lock.EXPRESSION)
     (found,) = Expression.objects.raw(sql.query(__file__, "touch_expression"), values)
     return found
 

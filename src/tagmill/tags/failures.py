@@ -17,8 +17,9 @@ import structlog
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
-from tagmill import sql
+from tagmill import locks, sql
 from tagmill.config import load
+from tagmill.locks import Lock
 from tagmill.tags.models import Expression, Tag
 
 # How much more often one worker fails an expression before it is believed, while others live.
@@ -43,10 +44,11 @@ class Failed(NamedTuple):
 
 
 def lock(expressions: Iterable[int]) -> None:
-    """Call it before `count`, and before any match is locked."""
+    """Call it before `count` and `forget`, and before any match is locked."""
     wanted = sorted(set(expressions))
     if wanted:
-        sql.rows(__file__, "lock_expressions", {"expressions": wanted, "digest": b""})
+        values = {"expressions": wanted, "digest": b""}
+        locks.query(Lock.EXPRESSION, __file__, "lock_expressions", values)
 
 
 def count(worker: int, failures: Sequence[Failed], *, is_alone: bool) -> list[int]:
@@ -83,7 +85,8 @@ def _count(worker: int, failures: dict[int, list[Failed]], is_alone: bool) -> No
 
 
 def forget(expressions: QuerySet[Expression]) -> None:
-    """Somebody asks for them again: they are evaluated as if they had never failed."""
+    """Somebody asks for them again: they are evaluated as if they had never failed. Relies on
+    `lock`, or on having made or touched them."""
     expressions.filter(attempts__gt=0).update(attempts=0, failed_by=[], failed_at=None, failure="")
 
 

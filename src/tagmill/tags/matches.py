@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from tagmill import sql
+from tagmill import locks, sql
+from tagmill.locks import Lock
 from tagmill.tags.models import Expression, Tag
 from wire import bitmap
 
@@ -158,14 +159,16 @@ def carry(moves: Sequence[Move], capacities: dict[int, int]) -> None:
 
 def _existing(expressions: set[int]) -> set[int]:
     """Those that are not collected, kept from the collector until the transaction ends."""
-    found = sql.rows(__file__, "hold_expressions", {"expressions": sorted(expressions)})
+    values = {"expressions": sorted(expressions)}
+    found = locks.query(Lock.EXPRESSION, __file__, "hold_expressions", values)
     return {row[0] for row in found}
 
 
 def _locked(keys: Iterable[tuple[int, int]]) -> dict[tuple[int, int], _Match]:
     """Those of these (expression, partition) that are stored, and maybe more."""
     wanted = set(keys)
-    found = sql.rows(
+    found = locks.query(
+        Lock.MATCH,
         __file__,
         "lock_matches",
         {

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from django.db import transaction
 
+from tagmill import locks
 from tagmill.audit import trail
 from tagmill.audit.models import Event
 from tagmill.errors import Invalid, NotComplete, NotFound, NothingPending
@@ -31,9 +32,10 @@ def publish(name: str, without: Sequence[str]) -> None:
         raise Invalid("name the clusters to publish without", field="without")
     with transaction.atomic():
         clusters = {cluster.id: cluster.name for cluster in map(named, without)}
-        tag = Tag.objects.select_for_update().filter(name=name).first()
-        if tag is None:
+        found = locks.rows(Tag.objects.filter(name=name))
+        if not found:
             raise NotFound(f"there is no tag {name!r}")
+        (tag,) = found
         if tag.pending_expression_id is None:
             raise NothingPending(f"{name!r} has no definition that waits to be published")
         if not publishing.publish_locked([tag.id], sorted(clusters)):

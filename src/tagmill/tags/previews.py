@@ -22,10 +22,11 @@ from django.db import connection, transaction
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
-from tagmill import sql
+from tagmill import locks, sql
 from tagmill.config import load
 from tagmill.errors import NotFound
 from tagmill.fleet.models import Cluster
+from tagmill.locks import Lock
 from tagmill.rebuilds import leases
 from tagmill.tags import failures, matches, places
 from tagmill.tags.definitions import check, digest, expression_for
@@ -116,17 +117,19 @@ def start(
     """
     check(definition, namespaces)
     with transaction.atomic():
-        sql.rows(__file__, "lock_client", {"client": client, "user": by.id})
+        locks.fleet()
+        mine = {"client": client, "user": by.id}
+        locks.query(Lock.CLIENT, __file__, "lock_client", mine)
         older = _replaced(by, client)
         replaced = list(older.values_list("expression_id", flat=True))
         values = {"expressions": replaced, "digest": digest(definition, namespaces)}
-        sql.rows(__file__, "lock_expressions", values)
+        locks.query(Lock.EXPRESSION, __file__, "lock_expressions", values)
         expression = expression_for(definition, namespaces)
         # Somebody who asks for it (again) is not told that it failed for somebody else.
         failures.forget(Expression.objects.filter(id=expression.id))
-        # Before the preview's row: a tag's deletion takes both, too.
         compared = _held_tag(compare_to)
-        older.delete()
+        ended = [preview.id for preview in locks.rows(older, to_delete=True)]
+        Preview.objects.filter(id__in=ended).delete()
         ((made,),) = sql.rows(
             __file__,
             "insert_preview",
@@ -171,7 +174,8 @@ def cancel(uuid: UUID) -> None:
     """What is left to evaluate for it is left. Raises NotFound."""
     with transaction.atomic():
         expression = get(uuid).expression_id
-        sql.rows(__file__, "lock_expressions", {"expressions": [expression], "digest": b""})
+        failures.lock([expression])
+        locks.rows(Preview.objects.filter(uuid=uuid), to_delete=True)
         Preview.objects.filter(uuid=uuid).delete()
         _renew({expression})
         _notify_ended()
@@ -180,8 +184,10 @@ def cancel(uuid: UUID) -> None:
 def forget_expired() -> int:
     """Their expressions are live no longer; how many."""
     with transaction.atomic():
-        found = sql.rows(__file__, "expired_previews", {})
-        Preview.objects.filter(id__in=[preview for preview, _ in found]).delete()
+        found = locks.query(Lock.EXPRESSION, __file__, "expired_previews", {})
+        over = Preview.objects.filter(id__in=[preview for preview, _ in found])
+        locks.rows(over, to_delete=True)
+        over.delete()
         if found:
             _renew({expression for _, expression in found})
             _notify_ended()
@@ -213,9 +219,7 @@ def finish_reached(expressions: Sequence[int] | None = None) -> int:
     if expressions is not None:
         running = running.filter(expression__in=expressions)
     # Of two last completions at once the second waits here, and then sees what the first has done.
-    locked = list(
-        running.order_by("id").select_for_update(no_key=True).values_list("uuid", flat=True)
-    )
+    locked = [preview.uuid for preview in locks.rows(running)]
     over = [uuid for uuid, item in progress(locked).items() if item.state == "complete"]
     return Preview.objects.filter(uuid__in=over).update(completed_at=Now()) if over else 0
 
@@ -268,7 +272,7 @@ def _held_tag(name: str | None) -> int | None:
     """The tag's id. It is not deleted before the transaction ends. Raises NotFound."""
     if name is None:
         return None
-    found = sql.rows(__file__, "hold_tag", {"name": name})
+    found = locks.query(Lock.TAG, __file__, "hold_tag", {"name": name})
     if not found:
         raise NotFound(f"there is no tag {name!r} to compare with")
     return int(found[0][0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tagmill import sql
+from tagmill import locks, sql
 from tagmill.tags.models import Assignment, Tag
 
 
@@ -17,8 +17,7 @@ def publish(expressions: Sequence[int] | None = None) -> list[int]:
     waiting = Tag.objects.filter(pending_expression__isnull=False)
     if expressions is not None:
         waiting = waiting.filter(pending_expression__in=expressions)
-    locked = list(waiting.order_by("id").select_for_update().values_list("id", flat=True))
-    return publish_locked(locked)
+    return publish_locked([tag.id for tag in locks.rows(waiting)])
 
 
 def publish_locked(tags: Sequence[int], without: Sequence[int] = ()) -> list[int]:

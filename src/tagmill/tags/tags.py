@@ -9,15 +9,17 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
+from django.db.models import Q
 from django.db.models.functions import Now
 
+from tagmill import locks
 from tagmill.errors import AlreadyExists, DatabaseUnavailable, Invalid, KindChange, NotFound
 from tagmill.rebuilds import rebuilds
 from tagmill.rebuilds.models import Rebuild
 from tagmill.tags import conversion
 from tagmill.tags.conversion import Kind
 from tagmill.tags.definitions import expression_for
-from tagmill.tags.models import TAG_NAME, Expression, Tag
+from tagmill.tags.models import TAG_NAME, Expression, Preview, Tag
 
 # Somebody else changes the tag between our look at it and our lock. It takes that many
 # coincidences in a row to give up.
@@ -45,7 +47,9 @@ def create(
     _check_kind(kind, definition, "automatic" if definition else "manual")
     with transaction.atomic():
         if definition:
+            locks.fleet()
             pending = expression_for(definition, namespaces or {})
+            rebuilds.lock_tags(Q(name=name), [pending.id])
         elif namespaces:
             raise Invalid("a manual tag has no namespaces", field="namespaces")
         else:
@@ -89,6 +93,7 @@ def _update(
     expects: Callable[[Tag], None] | None,
     kind: Kind | None,
 ) -> Tag:
+    locks.fleet()
     seen = Tag.objects.filter(name=name).first()
     becomes_manual = kind == "manual" and seen is not None and conversion.is_automatic(seen)
     if becomes_manual:
@@ -97,8 +102,12 @@ def _update(
     # it said before its lock may have been replaced since.
     before = _definition(seen, name, changes, kind)
     new = expression_for(*before) if before else None
-    tag = Tag.objects.select_for_update().filter(name=name).first()
-    if _definition(tag, name, changes, kind) != before or tag is None:
+    # Who has the new name, too: two tags that swap their names do not wait for each other.
+    wanted = Q(name__in=[name, changes.get("name", name)])
+    is_renamed = "name" in changes
+    locked = rebuilds.lock_tags(wanted, [new.id] if new else [], to_delete=is_renamed)
+    tag = next((item for item in locked if item.name == name), None)
+    if tag is None or _definition(tag, name, changes, kind) != before:
         raise _Overtaken
     if expects is not None:
         expects(tag)
@@ -116,11 +125,14 @@ def _update(
 def delete(name: str, expects: Callable[[Tag], None] | None = None) -> None:
     """`expects` as for `update`. Raises NotFound."""
     with transaction.atomic():
-        tag = Tag.objects.select_for_update().filter(name=name).first()
-        if tag is None:
+        found = locks.rows(Tag.objects.filter(name=name), to_delete=True)
+        if not found:
             raise NotFound(f"there is no tag {name!r}")
+        (tag,) = found
         if expects is not None:
             expects(tag)
+        locks.rows(Preview.objects.filter(compare_to=tag))
+        rebuilds.lock_of(tag.id)
         tag.delete()
         rebuilds.finish_reached()
 

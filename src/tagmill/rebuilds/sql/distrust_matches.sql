@@ -12,3 +12,4 @@ UPDATE match
 SET rev = -1, kept_rev = NULL
 FROM held
 WHERE match.expression_id = held.expression_id AND match.partition_id = held.partition_id
+RETURNING match.expression_id

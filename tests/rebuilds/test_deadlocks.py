@@ -1,0 +1,234 @@
+"""Everything at once: nobody waits for each other for ever, or takes locks out of order.
+
+`TAGMILL_TEST_ROUNDS` makes it longer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+
+from tagmill import locks
+from tagmill.errors import TagmillError
+from tagmill.fleet import clusters, emptied, ingest
+from tagmill.fleet.models import Cluster
+from tagmill.fleet.uploads import Upload
+from tagmill.rebuilds import leases, maintenance, rebuilds
+from tagmill.rebuilds.models import Rebuild
+from tagmill.tags import assign, matches, previews, tags
+from tagmill.tags.models import Preview, Tag
+from tests.fleet.support import (
+    a_worker,
+    complete,
+    evaluated,
+    execute,
+    in_thread,
+    result,
+    work,
+)
+from wire.messages import Failure
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ROUNDS = int(os.environ.get("TAGMILL_TEST_ROUNDS", "12"))
+# Nothing here takes a tenth of it; it only ends a test that would hang.
+SECONDS = 30.0 + 5.0 * ROUNDS
+TEXTS = [f"//node[{number}]" for number in range(1, 5)]
+SYSTEM_IDS = [f"n{number}" for number in range(40)]
+NAMES = [f"t{number}" for number in range(5)]
+SOUTHS = ["south-1", "south-2"]
+
+
+@pytest.fixture(autouse=True)
+def _fleet(no_jobs: None, configure: Callable[..., None]) -> None:
+    configure(partition_slots=8, expression_hours=0, rebuild_days=0)
+    clusters.create("north")
+
+
+@pytest.fixture
+def out_of_order() -> Iterator[list[str]]:
+    """What took a lock that comes before one that its transaction had."""
+    found: list[str] = []
+    mine = threading.local()
+
+    def watch(kind: locks.Lock) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT extract(epoch FROM transaction_timestamp())::text")
+            (began,) = cursor.fetchone() or ("",)
+        last = getattr(mine, "last", None)
+        if last is not None and last[0] == began:
+            if kind < last[1]:
+                found.append(f"{kind.name} after {last[1].name}")
+            elif kind == locks.Lock.JOB == last[1]:
+                found.append("jobs twice")
+        mine.last = (began, kind)
+
+    locks.watchers.append(watch)
+    yield found
+    locks.watchers.remove(watch)
+
+
+def deadlocks() -> int:
+    # A backend reports what it has counted when it ends, or when it is idle.
+    execute("SELECT pg_stat_clear_snapshot()")
+    found = execute("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
+    return int(found[0][0])
+
+
+class Chaos:
+    """One of the things that happen at once. Refusals are answers; whatever else comes is not."""
+
+    def __init__(self, seed: int, user: User) -> None:
+        self.chance = random.Random(seed)
+        self.user = user
+        self.client = f"client {seed % 2}"
+        self.worker = a_worker(name=f"worker {seed}")
+
+    def upload(self) -> None:
+        chosen = self.chance.sample(SYSTEM_IDS, 6)
+        cluster = self.chance.choice(["north", None, *SOUTHS])
+        xml = f"<list><node/><i>{self.chance.random()}</i></list>".encode()
+        ingest.store([Upload(name, cluster, probes={"lshw": xml}) for name in chosen])
+
+    def delete_node(self) -> None:
+        ingest.delete(self.chance.choice(SYSTEM_IDS))
+
+    def empty(self) -> None:
+        """A cluster of two loses its nodes, goes, and comes again."""
+        name = self.chance.choice(SOUTHS)
+        with contextlib.suppress(TagmillError):
+            clusters.create(name)
+        for system_id in Cluster.objects.filter(
+            name=name, partitions__nodes__deleted_at=None
+        ).values_list("partitions__nodes__system_id", flat=True):
+            if system_id:
+                with contextlib.suppress(TagmillError):
+                    ingest.delete(system_id)
+        cluster = Cluster.objects.filter(name=name).first()
+        if cluster is not None:
+            clusters.delete(cluster)
+
+    def rename(self) -> None:
+        one, other = self.chance.sample([*NAMES, "free"], 2)
+        tags.update(one, name=other)
+
+    def rename_cluster(self) -> None:
+        cluster = Cluster.objects.filter(name__in=SOUTHS).order_by("?").first()
+        if cluster is not None:
+            clusters.rename(cluster, self.chance.choice(SOUTHS))
+
+    def create(self) -> None:
+        tags.create(self.chance.choice(NAMES), definition=self.chance.choice(TEXTS))
+
+    def manual(self) -> None:
+        name = self.chance.choice(["m0", "m1"])
+        with contextlib.suppress(TagmillError):
+            tags.create(name)
+        chosen = self.chance.sample(SYSTEM_IDS, 6)
+        assign.assign(name, chosen[:4], chosen[4:])
+
+    def define(self) -> None:
+        changes: dict[str, Any] = {"definition": self.chance.choice(TEXTS)}
+        if self.chance.random() < 0.2:
+            changes = {"namespaces": {"p": "p"}}
+        elif self.chance.random() < 0.1:
+            changes = {"kind": "manual"}
+        tags.update(self.chance.choice(NAMES), **changes)
+
+    def delete(self) -> None:
+        tags.delete(self.chance.choice([*NAMES, "m0", "m1"]))
+
+    def force(self) -> None:
+        rebuilds.request(self.chance.choice([None, [self.chance.choice(NAMES)]]), self.user)
+
+    def cancel(self) -> None:
+        found = Rebuild.objects.filter(state="running").order_by("?").first()
+        if found is not None:
+            rebuilds.cancel(found.uuid)
+
+    def preview(self) -> None:
+        compared = self.chance.choice([None, self.chance.choice(NAMES)])
+        text = self.chance.choice(TEXTS)
+        made = previews.start(text, {}, self.user, self.client, compared)
+        if self.chance.random() < 0.3:
+            previews.cancel(made.uuid)
+
+    def lease(self) -> None:
+        answer = leases.lease(self.worker, 4, [])
+        leases.heartbeat(self.worker, [item.lease for item in answer.leases])
+        said = []
+        for item in answer.leases:
+            luck = self.chance.random()
+            if luck < 0.1:
+                leases.give_up(self.worker, [item.lease], "chaos")
+            elif luck < 0.2:
+                failures = [Failure(one.expression, "chaos") for one in item.expressions]
+                said.append(result(item, {}, failures=failures))
+            elif luck < 0.95:
+                with contextlib.suppress(TagmillError):
+                    said.append(evaluated(answer, item))
+        self.chance.shuffle(said)
+        complete(self.worker, *said)
+
+    def maintain(self) -> None:
+        if self.chance.random() < 0.3:
+            execute("UPDATE lease SET deadline = now() WHERE random() < 0.2")
+        for task in (
+            maintenance.reap,
+            maintenance.sweep,
+            maintenance.collect,
+            maintenance.collect_expressions,
+            rebuilds.settle,
+            emptied.drop,
+            maintenance.clean,
+        ):
+            task()  # type: ignore[operator]
+
+    def run(self, start: threading.Barrier) -> None:
+        for _ in range(ROUNDS):
+            start.wait(SECONDS)
+            for step in self.chance.choices(
+                [
+                    self.upload, self.delete_node, self.empty, self.rename, self.rename_cluster,
+                    self.create, self.manual, self.define, self.delete, self.force, self.cancel,
+                    self.preview, self.lease, self.maintain,
+                ],
+                [4, 1, 2, 1, 1, 3, 2, 4, 1, 2, 1, 3, 6, 1],
+                k=6,
+            ):  # fmt: skip
+                with contextlib.suppress(TagmillError):
+                    step()
+
+
+def test_everything_at_once_never_deadlocks(out_of_order: list[str]) -> None:
+    user = User.objects.create_user("ann")
+    before = deadlocks()
+    many = [Chaos(seed, user) for seed in range(8)]
+    start = threading.Barrier(len(many))
+    running = [in_thread(lambda one=one: one.run(start)) for one in many]
+    for future in running:
+        future.result(SECONDS)
+    assert out_of_order == []
+    assert deadlocks() == before
+    # And it still is what it says: everything that is left to do can be done.
+    Preview.objects.all().delete()
+    execute("UPDATE expression SET preview_until = NULL")
+    execute("UPDATE lease SET deadline = now()")
+    leases.reap()
+    leases.repair()
+    work(many[0].worker)
+    assert matches.stale_partitions() == []
+    assert leases.job_counts()["todo"] == leases.job_counts()["doing"] == 0
+    assert (
+        not Tag.objects.exclude(pending_expression=None)
+        .filter(pending_expression__failed_at=None)
+        .exists()
+    )

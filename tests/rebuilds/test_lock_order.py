@@ -1,0 +1,209 @@
+"""Pairs of transactions that could wait for each other, and values that are read before a lock."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from django.db import transaction
+
+from tagmill import locks
+from tagmill.fleet import clusters, ingest
+from tagmill.fleet.models import Cluster, Partition
+from tagmill.rebuilds import leases, rebuilds
+from tagmill.rebuilds.models import Worker
+from tagmill.tags import publishing, tags
+from tagmill.tags.models import Match
+from tests.fleet.support import (
+    ANY,
+    HAS_GPU,
+    a_worker,
+    carriers,
+    complete,
+    done,
+    execute,
+    in_thread,
+    lease_one,
+    put,
+    result,
+    tag,
+    until_blocked,
+    work,
+)
+from wire.messages import Failure
+
+SOURCE = Path(locks.__file__).parent
+# Jobs that run are finished under their lease's lock.
+UNDER_ANOTHER_LOCK = {"finish_jobs"}
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def worker(no_jobs: None, configure: Callable[..., None]) -> Worker:
+    """One partition in the north, and one in the south that has a tombstone alone; both fresh."""
+    configure(partition_slots=8)
+    clusters.create("north")
+    clusters.create("south")
+    put("a", cluster="north")
+    put("b", cluster="south")
+    tags.create("gpu", definition=HAS_GPU)
+    found = a_worker()
+    work(found)
+    return found
+
+
+def emptied() -> Cluster:
+    """The south, without a node, and with something to evaluate."""
+    ingest.delete("b")
+    return Cluster.objects.get(name="south")
+
+
+def test_rows_are_locked_by_the_helpers_alone() -> None:
+    locking = re.compile(r"^(?!--).*\bFOR (NO KEY )?(KEY )?(UPDATE|SHARE)\b(?!.*SKIP LOCKED)", re.M)
+    places = [path for path in SOURCE.rglob("*.py") if path.name != "locks.py"]
+    for path in places:
+        text = path.read_text()
+        assert "select_for_update" not in text, path
+        for name in re.findall(r'sql\.(?:rows|run)\(\s*__file__,\s*"(\w+)"', text):
+            query = (path.parent / "sql" / f"{name}.sql").read_text()
+            assert name in UNDER_ANOTHER_LOCK or not locking.search(query), (path, name)
+
+
+def lock(table: str, key: int) -> None:
+    execute(f"SELECT FROM {table} WHERE id = %s FOR UPDATE", [key])
+
+
+def revs(text: str) -> set[int]:
+    return set(Match.objects.filter(expression__text=text).values_list("rev", flat=True))
+
+
+def test_a_lease_and_the_deletion_of_a_cluster(worker: Worker) -> None:
+    south = emptied()
+    with transaction.atomic():
+        assert len(leases.lease(worker, 8, []).leases) == 1
+        # The lease refers to the partition when this commits, and has its job until then.
+        other = in_thread(lambda: clusters.delete(south))
+        until_blocked()
+    done(other)
+    assert Partition.objects.count() == 1
+
+
+def test_a_forced_rebuild_and_the_deletion_of_a_cluster(worker: Worker) -> None:
+    south = emptied()
+    with transaction.atomic():
+        execute("SELECT FROM procrastinate_jobs WHERE status = 'todo' FOR UPDATE")
+        deleting = in_thread(lambda: clusters.delete(south))
+        until_blocked()
+        forcing = in_thread(lambda: rebuilds.request(["gpu"], None))
+        until_blocked(2)
+    done(deleting)
+    rebuild = done(forcing)
+    work(worker)
+    rebuild.refresh_from_db()
+    assert rebuild.state == "complete"
+
+
+def test_a_lease_that_is_given_back_and_the_deletion_of_a_cluster(worker: Worker) -> None:
+    south = emptied()
+    (lease,) = leases.lease(worker, 8, []).leases
+    # It changes meanwhile, and so has a waiting job beside the lease.
+    execute("UPDATE partition SET rev = rev + 1 WHERE id = %s", [lease.partition])
+    leases.defer_stale([lease.partition])
+    with transaction.atomic():
+        execute("SELECT FROM lease FOR UPDATE")
+        giving = in_thread(lambda: leases.give_up(worker, [lease.lease], ""))
+        until_blocked()
+        deleting = in_thread(lambda: clusters.delete(south))
+        until_blocked(2)
+    done(giving)
+    done(deleting)
+    assert leases.job_counts()["todo"] == 0
+
+
+def test_a_definition_that_is_replaced_and_the_completion_of_the_new_one(worker: Worker) -> None:
+    tags.create("shown", definition=ANY)
+    tags.update("gpu", definition="//old")
+    with transaction.atomic():
+        # What a completion does: its tags, and then the rebuilds that are reached.
+        shown = tag("shown").pending_expression
+        assert shown is not None
+        publishing.publish([shown.id])
+        other = in_thread(lambda: tags.update("gpu", definition=ANY))
+        until_blocked()
+        rebuilds.finish_reached()
+    done(other)
+    work(worker)
+    assert carriers("gpu") == carriers("shown") == {"a", "b"}
+
+
+def test_tags_that_share_a_definition_are_locked_in_order(worker: Worker) -> None:
+    tags.create("one", definition="//one")
+    tags.create("two", definition="//two")
+    waiting = [tag(name).pending_expression_id or 0 for name in ("one", "two")]
+    with transaction.atomic():
+        lock("tag", tag("one").id)
+
+        def publish() -> None:
+            with transaction.atomic():
+                publishing.publish(waiting)
+
+        publishing_both = in_thread(publish)
+        until_blocked()
+        # It asks for `one`, too, which waits for the same expression.
+        updating = in_thread(lambda: tags.update("two", definition="//one"))
+        until_blocked(2)
+    done(publishing_both)
+    done(updating)
+    assert tag("two").pending_expression_id == waiting[0]
+
+
+def test_a_forced_rebuild_forces_the_definition_that_came_before_its_lock(worker: Worker) -> None:
+    tags.create("shown", definition=ANY)
+    work(worker)
+    with transaction.atomic():
+        # It is evaluated everywhere already, and so is published at once.
+        tags.update("gpu", definition=ANY)
+        other = in_thread(lambda: rebuilds.request(["gpu"], None))
+        until_blocked()
+    assert done(other).state == "running"
+    assert revs(ANY) == {-1} and -1 not in revs(HAS_GPU)
+
+
+def test_a_cancelled_rebuild_leaves_what_another_has_just_forced(worker: Worker) -> None:
+    first = rebuilds.request(["gpu"], None)
+    with transaction.atomic():
+        second = rebuilds.request(["gpu"], None)
+        other = in_thread(lambda: rebuilds.cancel(first.uuid))
+        until_blocked()
+    done(other)
+    assert revs(HAS_GPU) == {-1}
+    second.refresh_from_db()
+    assert second.state == "running"
+
+
+def test_a_failure_and_a_tag_that_asks_for_the_expression_again(worker: Worker) -> None:
+    rebuilds.request(["gpu"], None)
+    _, lease = lease_one(worker)
+    failures = [Failure(item.expression, "too slow") for item in lease.expressions]
+    with transaction.atomic():
+        tags.create("again", definition=HAS_GPU)
+        # It waits for the expression before it has locked a match or a lease.
+        other = in_thread(lambda: complete(worker, result(lease, {}, failures=failures)))
+        until_blocked()
+        execute("SELECT FROM lease FOR UPDATE NOWAIT")
+    done(other)
+    assert tag("gpu").expression is not None
+
+
+def test_a_node_stored_in_a_cluster_that_is_deleted_is_refused(worker: Worker) -> None:
+    south = emptied()
+    with transaction.atomic():
+        clusters.delete(south)
+        upload = ingest.Upload("c", "south")
+        other = in_thread(lambda: ingest.store([upload]))
+        until_blocked()
+    (verdict,) = done(other)
+    assert verdict.outcome == "refused" and verdict.error.code == "not_found"
