@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from io import StringIO
@@ -173,3 +174,25 @@ def test_a_preview_that_nobody_evaluates_says_so(no_jobs: None) -> None:
     with pytest.raises(CommandError, match="is a worker running"):
         tag("preview", "-d", "//node", "--wait", "0")
     assert not Preview.objects.exists()
+
+
+def test_a_hit_says_what_it_is_and_a_pipe_gets_whole_lines(fleet: None) -> None:
+    name = "x" * 150
+    put(
+        "d",
+        xml=f"<list><node id='core' class='bus'><product>{name}</product></node></list>".encode(),
+    )
+    shown = tag("explain", "--node", "d", "-d", "//node")
+    assert f"/list/node:1  id=core class=bus product={name}\n" in shown
+
+
+def test_a_terminal_gets_lines_that_are_wrapped_not_cut(
+    fleet: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    name = "".join(chr(ord("a") + n % 26) for n in range(150))
+    put("d", xml=f"<list><node id='core'><product>{name}</product></node></list>".encode())
+    shown = tag("explain", "--node", "d", "-d", "//node", color=True)
+    text = re.sub(r"\x1b\[[0-9;]*m", "", shown)
+    assert max(map(len, text.splitlines())) <= 60
+    assert name in re.sub(r"[^a-z]", "", text)

@@ -24,6 +24,7 @@ from tagmill.tags.models import Preview, Tag
 USER = "manage.py"
 POLL_SECONDS = 0.1
 WAIT_SECONDS = 60.0
+WHOLE_LINES = 1_000_000
 
 
 class Command(BaseCommand):
@@ -76,6 +77,9 @@ class Command(BaseCommand):
             highlight=False,
             soft_wrap=True,
         )
+        if not self.console.is_terminal:
+            # Nobody reads it at some width: a pipe gets whole lines.
+            self.console.width = WHOLE_LINES
         namespaces = dict(_pair(text) for text in options["namespace"])
         call = {"lint": self._lint, "explain": self._explain, "preview": self._preview}
         try:
@@ -139,7 +143,7 @@ class Command(BaseCommand):
             }
             self.stdout.write(orjson.dumps(told, option=orjson.OPT_UTC_Z).decode())
             return
-        self.console.print(shown.told(found))
+        self.console.print(shown.told(found), soft_wrap=False)
 
     # -- preview ---------------------------------------------------------------------------------
 
