@@ -62,8 +62,11 @@ format: $(VENV)/development ## Format the code
 	@$(RUN) -m ruff format .
 	@$(RUN) -m ruff check --fix .
 
-clean: ## Forget the demo's data (stop the demo first)
-	rm -rf var
+clean: ## Forget the demo's data, in TAGMILL_VAR or var (stop the demo first)
+	@dir="$${TAGMILL_VAR:-var}"; \
+	if [ ! -d "$$dir" ]; then echo "There is no $$dir."; \
+	elif [ -e "$$dir/secret_key" ] || [ -d "$$dir/postgres" ]; then echo "rm -rf $$dir"; rm -rf "$$dir"; \
+	else echo "$$dir is no data directory of Tagmill: nothing was removed."; exit 1; fi
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

@@ -24,19 +24,44 @@ WITHOUT_DATABASE = {
 }
 
 
+# These give access, or change what is stored: they say where, in case it is not what was meant.
+NAMING_DATABASE = {
+    "create_token",
+    "create_user",
+    "createsuperuser",
+    "import_lshw",
+    "migrate",
+    "set_role",
+    "tokens",
+    "worker_token",
+}
+
+
 def main(arguments: list[str]) -> int:
     sys.path[:0] = [str(ROOT), str(ROOT / "src")]
     command = arguments[1] if len(arguments) > 1 else "help"
-    if command == "worker":
+    if command == "worker" or arguments[1:3] == ["help", "worker"]:
         # A worker holds no database credentials and needs no Django.
         from workers.command import main as work
 
-        return work(arguments[2:])
+        return work(arguments[2:] if command == "worker" else ["--help"])
+    if command in ("version", "--version"):
+        from wire import __version__
+        from wire.messages import VERSION
+
+        print(f"Tagmill {__version__} (protocol {VERSION})")
+        return 0
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tagmill.settings")
+    from django.db import DatabaseError
+
     from tagmill import config, database
     from tagmill.errors import ConfigurationError
 
+    where = ""
     try:
+        where = database.described(config.load())
+        if command in NAMING_DATABASE and "--help" not in arguments:
+            print(f"Database: {where}", file=sys.stderr)
         if not WITHOUT_DATABASE & {command, " ".join(arguments[1:3])}:
             database.ensure_running(config.load())
         from django.core.management import execute_from_command_line
@@ -50,7 +75,24 @@ def main(arguments: list[str]) -> int:
     except ConfigurationError as error:
         print(f"Tagmill does not start: {error}", file=sys.stderr)
         return 2
+    except DatabaseError as error:
+        if "--traceback" in arguments:
+            raise
+        print(f"{problem(error)} Database: {where}", file=sys.stderr)
+        return 2
     return 0
+
+
+def problem(error: Exception) -> str:
+    """One line that says what to do."""
+    from psycopg import errors
+
+    said = " ".join(str(error).split())
+    if isinstance(error.__cause__, errors.UndefinedTable | errors.UndefinedColumn):
+        return "The database lacks tables or columns: run `manage.py migrate` first."
+    if isinstance(error.__cause__, errors.OperationalError):
+        return f"The database does not answer ({said}): look at DATABASE_URL."
+    return f"The database refused ({said}); --traceback shows where."
 
 
 if __name__ == "__main__":

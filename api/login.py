@@ -6,12 +6,16 @@ from typing import Any, cast
 
 from django.contrib.admin import AdminSite
 from django.http import HttpRequest, HttpResponse
-from rest_framework.exceptions import Throttled
+from django.utils.html import format_html
 from rest_framework.request import Request
 from rest_framework.throttling import AnonRateThrottle
 from rest_framework.views import APIView
 
-from api import problems
+PAGE = """<!doctype html>
+<html lang="en"><head><title>Too many attempts | Tagmill</title></head>
+<body><h1>Too many attempts to log in</h1>
+<p>Wait {seconds} seconds, then <a href="{path}">log in again</a>. Who has lost the password asks an
+administrator: <code>manage.py create_user</code> sets a new one.</p></body></html>"""
 
 
 class LoginThrottle(AnonRateThrottle):
@@ -25,6 +29,12 @@ class LoginThrottle(AnonRateThrottle):
         return self.cache_format % {"scope": self.scope, "ident": self.get_ident(request)}
 
 
+def _too_many(request: HttpRequest, seconds: int) -> HttpResponse:
+    """A page, for people; with the link back to the form."""
+    page = format_html(PAGE, seconds=seconds, path=request.path)
+    return HttpResponse(page, status=429, headers={"Retry-After": str(seconds)})
+
+
 class Site(AdminSite):
     """The admin's, with a login page that is throttled."""
 
@@ -33,6 +43,6 @@ class Site(AdminSite):
         # It looks at META alone, which Django's request has as well; there is no view of DRF's.
         asked, view = cast(Request, request), cast(APIView, None)
         if request.method == "POST" and not throttle.allow_request(asked, view):
-            return problems.respond(Throttled(throttle.wait()))
+            return _too_many(request, int(throttle.wait() or 0) + 1)
         answer: HttpResponse = super().login(request, extra_context)
         return answer

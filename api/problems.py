@@ -20,6 +20,7 @@ import psycopg
 from django import db
 from django.core.exceptions import (
     BadRequest,
+    DisallowedHost,
     PermissionDenied,
     RequestDataTooBig,
     SuspiciousOperation,
@@ -45,6 +46,10 @@ CONTENT_TYPE = "application/problem+json"
 # PostgreSQL restarts in a few seconds.
 RETRY_AFTER_SECONDS = 2
 OUTAGE = (db.OperationalError, db.InterfaceError, psycopg.OperationalError, psycopg.InterfaceError)
+UNKNOWN_HOST = (
+    "this server does not answer to the name in the Host header: list it in TAGMILL_ALLOWED_HOSTS"
+    " on the server, or use one that is there"
+)
 NO_ANSWER = "the database does not answer: try again shortly"
 DISK_FULL = "the database's disk is full: an administrator must make room; then send it again"
 TOO_SLOW = (
@@ -113,6 +118,8 @@ def respond(error: BaseException) -> ProblemResponse:
         return ProblemResponse(403, "forbidden", str(error) or "you may not do this")
     if isinstance(error, RequestDataTooBig):
         return _of_domain(TooLarge("the request is too large: send less at a time"))
+    if isinstance(error, DisallowedHost):
+        return ProblemResponse(400, "unknown_host", UNKNOWN_HOST)
     if isinstance(error, BadRequest | SuspiciousOperation):
         return ProblemResponse(400, "bad_request", "the request is malformed")
     return _unexpected(error)

@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 from django.contrib.auth.models import Group, User
+from django.core.exceptions import ValidationError
 from django.db import transaction
 
 from api.roles import GROUPS
-from tagmill.errors import Conflict, NotFound
+from tagmill.errors import Conflict, Invalid, NotFound
+
+
+def create(username: str, password: str, role: str) -> User:
+    """A user with the password and the role who may log in at the web page, too; one who is there
+    gets both. Raises Invalid, and Conflict as `set_role` does."""
+    try:
+        User.username_validator(username)
+    except ValidationError as error:
+        raise Invalid(error.messages[0], field="user") from None
+    with transaction.atomic():
+        user, _ = User.objects.select_for_update().get_or_create(username=username)
+        user.set_password(password)
+        user.is_staff = user.is_active = True
+        user.save(update_fields=["password", "is_staff", "is_active"])
+        return set_role(username, role)
 
 
 def set_role(username: str, role: str | None) -> User:

@@ -15,24 +15,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from wire.sizes import size
 from workers.errors import BadSettings
 from workers.evaluators.base import AUTO, EVALUATORS, has_kernel, resolve
 
 PREFIX = "TAGMILL_WORKER_"
-UNITS = {"": 1, "b": 1, "k": 10**3, "kb": 10**3, "m": 10**6, "mb": 10**6, "g": 10**9, "gb": 10**9}
-UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30}
 MOST_PORT = 65535
 MOST_PARTITIONS = 256
 API = "/api/v1"
 LEAST_EVALUATION_BYTES = 256 * 2**20
-
-
-def size(text: str) -> int:
-    """Bytes, as 1048576, 64MiB or 64 MB."""
-    found = re.fullmatch(r"\s*(\d+)\s*([A-Za-z]*)\s*", text)
-    if found is None or found[2].lower() not in UNITS:
-        raise ValueError("must be a number of bytes, as 1048576 or 64MiB")
-    return int(found[1]) * UNITS[found[2].lower()]
 
 
 def evaluation_bytes(text: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+import time
 from functools import partial
 from typing import Any
 
@@ -46,8 +47,9 @@ COMPLETION_THREADS = 4
 IMPORT_THREADS = 2
 # Procrastinate's pool, and the thread that its tasks run in.
 MAINTENANCE_CONNECTIONS = 5
-# Requests still running after this are cut off. Kubernetes kills after 30 s.
-DRAIN_SECONDS = 20.0
+# Threads that still run this long after the drain are left behind: what they wait for may never
+# come.
+STOP_SECONDS = 5.0
 # As many workers may connect at once; the kernel's default of 50 would make some of them try again.
 BACKLOG = 1024
 WORK, PROGRESS, PREVIEW = "tagmill_work", "tagmill_progress", "tagmill_preview"
@@ -86,6 +88,7 @@ class Server:
             daemon=True,
         )
         self._run_maintenance = run_maintenance
+        self.has_ended = True
         django: Any = get_wsgi_application()
         wsgi: Any = WSGIResource(reactor, self._rest.pool, django)
         routes = [*self._routes(), *self._keeping(django), self._import(wsgi)]
@@ -130,7 +133,7 @@ class Server:
         return address.host, address.port
 
     def _drain(self) -> Deferred[Any]:
-        """Accept nothing new, let waiting clients go, finish what runs within DRAIN_SECONDS."""
+        """Accept nothing new, let waiting clients go, finish what runs within `drain_seconds`."""
         log.info("draining", requests=len(self._site.in_flight))
         self._ready.is_draining = True
         self._stop_maintenance.set()
@@ -140,13 +143,21 @@ class Server:
         for stream in self._streams:
             stream.drain()
         idle = self._site.when_idle()
-        idle.addTimeout(DRAIN_SECONDS, self._reactor, lambda *_: log.warning("requests cut off"))
+        idle.addTimeout(
+            self._config.drain_seconds,
+            self._reactor,
+            lambda *_: log.warning("requests cut off", requests=len(self._site.in_flight)),
+        )
         return DeferredList([closed, idle], consumeErrors=True)
 
     def _stop(self) -> None:
+        deadline = time.monotonic() + STOP_SECONDS
+        # All of them: one that is stuck takes no time from the others.
         for pool in self._pools:
             pool.stop()
-        log.info("stopped")
+        stuck = [pool.name for pool in self._pools if not pool.join(deadline - time.monotonic())]
+        self.has_ended = not stuck
+        log.info("stopped", **({"stuck": stuck} if stuck else {}))
 
     def _routes(self) -> list[Route]:
         limits = Slice("", None, None, self._config.batch_nodes, self._config.batch_bytes)

@@ -187,7 +187,8 @@ class Request(server.Request):
 
     def connectionLost(self, reason: Any) -> None:
         self._leave()
-        if self.is_refused and not self.finished:
+        if self.startedWriting and not self.finished:
+            # A client that has its whole answer may leave before the request is finished.
             self.site.log(self)
         if self.intake is not None:
             self.intake.lost()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -21,14 +22,26 @@ class Threads:
 
     def __init__(self, reactor: Any, name: str, most: int) -> None:
         self._reactor = reactor
+        self.name = name
+        self._stopping: threading.Thread | None = None
         self.pool = ThreadPool(minthreads=0, maxthreads=most, name=name)
 
     def start(self) -> None:
         self.pool.start()
 
     def stop(self) -> None:
-        """Waits for the calls that run."""
-        self.pool.stop()
+        """Take no more calls."""
+        # Twisted's waits for the calls that run, without end: one that writes its answer waits for
+        # the reactor, which has stopped.
+        self._stopping = threading.Thread(target=self.pool.stop, daemon=True)
+        self._stopping.start()
+
+    def join(self, seconds: float) -> bool:
+        """After `stop`: whether the calls that ran have ended, within so many seconds."""
+        if self._stopping is None:
+            return True
+        self._stopping.join(max(0.0, seconds))
+        return not self._stopping.is_alive()
 
     def call(self, function: Callable[..., T], *args: Any) -> Deferred[T]:
         """The function's result. An outage of the database arrives as DatabaseUnavailable."""

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from tagmill.errors import ConfigurationError
+from wire.sizes import size
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -89,6 +90,10 @@ class Config(BaseSettings):
     connections_per_address: Annotated[int, Field(ge=4, le=65_536)] = 2048
     """Most connections of one address. Not counted where `TAGMILL_TRUSTED_PROXIES` is above 0:
     there, every connection is a proxy's."""
+
+    drain_seconds: Annotated[float, Field(ge=0.1, le=600)] = 20.0
+    """How long a server that is told to stop lets running requests finish. Kubernetes kills after
+    30 s."""
 
     maintenance: bool = True
     """Run the periodic tasks (reaper, sweep, collection, clean-up) inside this API server."""
@@ -169,6 +174,12 @@ class Config(BaseSettings):
 
     audit_days: Annotated[int, Field(ge=1)] = 365
     """How long the audit keeps who changed tags, clusters, tokens, users and their roles."""
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _has_unit(cls, value: Any, info: ValidationInfo) -> Any:
+        is_size = (info.field_name or "").endswith("_bytes") and isinstance(value, str)
+        return size(value) if is_size else value
 
     @field_validator("listen")
     @classmethod

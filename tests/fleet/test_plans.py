@@ -13,7 +13,16 @@ from tagmill.fleet import batches, ingest
 from tagmill.fleet.models import Cluster, Partition
 from tagmill.rebuilds import leases, rebuilds, waiting
 from tagmill.rebuilds.models import Rebuild
-from tagmill.tags import freshness, matches, members, places, previews, publishing
+from tagmill.tags import (
+    changes,
+    conversion,
+    freshness,
+    matches,
+    members,
+    places,
+    previews,
+    publishing,
+)
 from tagmill.tags.models import Expression, Tag
 from tests.fleet.plans import fill
 from tests.fleet.support import plan, scanned
@@ -77,6 +86,18 @@ def test_no_hot_statement_reads_a_large_table_whole() -> None:
         (places, "bitmaps", {**any_node, "tags": ids(Tag)[:1], "hostname": "x"}),
         (places, "nodes_at", {"partitions": partitions, "slots": partitions}),
         (waiting, "waiting", {**no_waits, "expressions": expressions[:1]}),
+        (
+            matches,
+            "carried",
+            {
+                "old_partitions": partitions[:2],
+                "old_slots": [1, 2],
+                "new_partitions": partitions[2:4],
+                "new_slots": [3, 4],
+            },
+        ),
+        (changes, "named_places", {"partitions": partitions, "slots": partitions}),
+        (conversion, "present_members", {"expression": expressions[0]}),
         (leases, "fetch_jobs", {"queues": [leases.queue(item) for item in partitions]}),
     ]
     for module, name, parameters in hot:

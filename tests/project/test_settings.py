@@ -105,7 +105,7 @@ def test_a_database_that_vanishes_is_given_up_unless_the_url_says_otherwise() ->
     database.bound_statements(settings, config.Config(statement_seconds=2.5, lock_seconds=0.5))
     assert options["options"] == (
         "-c statement_timeout=2500 -c lock_timeout=500"
-        " -c idle_in_transaction_session_timeout=2500 -c lock_timeout=1s"
+        " -c idle_in_transaction_session_timeout=2500 -c jit=off -c lock_timeout=1s"
     )
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from api import limits
 from loadtest.rig.stack import Stack
-from tagmill.fleet import clusters
+from tagmill.fleet import clusters, incarnation
 from tests.fleet.support import put
 from tests.server.test_serve import call, token_of, worker
 
@@ -80,7 +80,8 @@ def test_a_large_body_is_asked_for_when_its_sender_is_known(stack: Stack) -> Non
     for path, header in ((COMPLETE, bearer), ("/api/v1/nodes/", token_of("operator"))):
         answer = first_line(stack, "POST", path, {"Authorization": header, **length})
         assert answer == b"HTTP/1.1 100 Continue"
-    body = json.dumps({"worker": uuid, "results": []}).encode().ljust(2 * MIB)
+    message = {"worker": uuid, "incarnation": str(incarnation.current()), "results": []}
+    body = json.dumps(message).encode().ljust(2 * MIB)
     response, data = call(
         stack, "POST", COMPLETE, body, Authorization=bearer, Content_Type="application/json"
     )

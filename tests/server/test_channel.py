@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import structlog
 from twisted.internet.address import IPv4Address
 from twisted.internet.error import ConnectionDone
 from twisted.internet.task import Clock
@@ -179,6 +180,15 @@ def test_nothing_is_left_of_a_connection_that_is_lost(client: Client) -> None:
     client.channel.connectionLost(Failure(ConnectionDone()))
     assert client.clock.getDelayedCalls() == []
     assert client.site.connections == 0
+
+
+def test_who_leaves_with_the_whole_answer_is_logged(client: Client) -> None:
+    client.answers.body = None
+    client.send(REQUEST)
+    client.answers.request.write(b"all of it")
+    with structlog.testing.capture_logs() as lines:
+        client.channel.connectionLost(Failure(ConnectionDone()))
+    assert [(line["event"], line["status"]) for line in lines] == [("request", 200)]
 
 
 def test_connections_are_capped_in_all_and_for_each_address() -> None:

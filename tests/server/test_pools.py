@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from django.db import connection
 
 from loadtest.rig.stack import Stack
+from tagmill.fleet import incarnation
 from tests.fleet.support import in_thread, until
 from tests.server.conftest import database_url, server
 from tests.server.test_serve import call, token_of, worker
@@ -24,6 +26,7 @@ def small(
 ) -> Iterator[Stack]:
     """A server with few threads for REST."""
     monkeypatch.setenv("TAGMILL_THREADS", str(THREADS))
+    monkeypatch.setenv("TAGMILL_DRAIN_SECONDS", "0.2")
     yield from server(tmp_path, monkeypatch)
 
 
@@ -49,7 +52,7 @@ def test_leases_are_kept_while_every_rest_thread_waits(small: Stack) -> None:
         for path, message in (
             ("heartbeat", {"leases": []}),
             ("fail", {"leases": [], "reason": "stopping"}),
-            ("complete", {"results": []}),
+            ("complete", {"incarnation": str(incarnation.current()), "results": []}),
         ):
             response, data = call(
                 small,
@@ -62,3 +65,22 @@ def test_leases_are_kept_while_every_rest_thread_waits(small: Stack) -> None:
             assert response.status == 200, data
         assert not any(future.done() for future in slow)
     assert {future.result(30) for future in slow} == {200}
+
+
+def test_a_server_ends_although_a_request_does_not(small: Stack) -> None:
+    token = token_of("viewer")
+    with psycopg.connect(database_url()) as holder:
+        holder.execute("LOCK TABLE node IN ACCESS EXCLUSIVE MODE")
+        cut = in_thread(lambda: call(small, "GET", "/api/v1/nodes/", Authorization=token))
+        until(lambda: blocked_by(holder.info.backend_pid) == 1, "the request to wait")
+        process = small._processes["server"]
+        process.send_signal(signal.SIGTERM)
+        until(lambda: small_log(small, "requests cut off"), "the drain to end")
+    # The thread goes on, and would write its answer through a reactor that has stopped.
+    assert process.wait(20) == 0
+    with pytest.raises(ConnectionError):
+        cut.result(20)
+
+
+def small_log(stack: Stack, event: str) -> bool:
+    return event in (stack.log / "server.log").read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import resource
 from argparse import ArgumentParser
@@ -50,6 +51,10 @@ class Command(BaseCommand):
             log.info, "ready", url=f"http://{bracketed(host)}:{port}", pid=os.getpid()
         )
         run.run()
+        if not server.has_ended:
+            # Python would wait for the threads.
+            logging.shutdown()
+            os._exit(0)
 
 
 def configuration(listen: str | None) -> Config:

@@ -1,0 +1,67 @@
+"""`manage.py` says in one line what is wrong, which database is meant, and which Tagmill it is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tagmill import config, database
+from tagmill.errors import ConfigurationError
+from wire import __version__
+
+NOBODY = "postgresql://me:hidden@127.0.0.1:1/tags"
+
+
+def manage(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "manage.py", *arguments],
+        cwd=config.ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_it_says_its_own_version() -> None:
+    assert manage("version").stdout.startswith(f"Tagmill {__version__} (")
+
+
+def test_help_knows_the_worker() -> None:
+    assert "--evaluation-bytes" in manage("help", "worker").stdout
+
+
+def test_a_database_that_does_not_answer_is_named_in_one_line_without_its_password() -> None:
+    found = manage("worker_token", "w", "--all-clusters", DATABASE_URL=NOBODY)
+    assert found.returncode == 2
+    first, second = found.stderr.splitlines()
+    assert first == "Database: tags at 127.0.0.1:1 (DATABASE_URL)"
+    assert "does not answer" in second and "DATABASE_URL" in second
+    assert "hidden" not in found.stderr
+
+
+def test_without_an_url_the_embedded_database_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = config.Config(database_url="", DATABASE_URL="")
+    assert database.described(here).startswith(f"embedded, at {here.var}")
+
+
+def test_sizes_of_the_server_take_units() -> None:
+    assert config.Config(document_bytes="2MiB").document_bytes == 2 << 20
+    assert config.Config(request_bytes="16 MB").request_bytes == 16_000_000
+
+
+def test_useradd_is_found_where_debian_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(database, "SYSTEM_PATHS", ("/nothing",))
+    with pytest.raises(ConfigurationError, match="useradd"):
+        database._find_useradd()
+    monkeypatch.undo()
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setenv("PATH", "/nowhere")
+    database._find_useradd()
+    assert "/usr/sbin" in os.environ["PATH"].split(os.pathsep)
