@@ -77,6 +77,23 @@ def test_without_a_definition_all_tags_are_linted(fleet: None) -> None:
         tag("lint", "none")
 
 
+def test_strict_fails_when_there_are_warnings(fleet: None) -> None:
+    tags.create("good", definition="//node[@id='core']")
+    tags.create("bad", definition="//nod")
+    with pytest.raises(CommandError, match="1 of 2 definitions have warnings"):
+        tag("lint", "--strict")
+    with pytest.raises(CommandError, match="have warnings"):
+        tag("lint", "bad", "--strict", "--json")
+    assert tag("lint", "good", "--strict") == "1 definition, none with warnings.\n"
+
+
+def test_typographic_quotes_are_rewritten(fleet: None) -> None:
+    with pytest.raises(CommandError) as found:
+        tag("lint", "-d", "//node[@class=“display”]")
+    assert 'typographic quote: write " around text' in str(found.value)
+    assert str(found.value).endswith('\nwrite: //node[@class="display"]')
+
+
 def test_it_says_when_names_were_not_looked_up(db: None) -> None:
     assert "not looked up" in tag("lint", "-d", "//nosuch")
 
