@@ -173,6 +173,17 @@ def test_a_forced_rebuild_forces_the_definition_that_came_before_its_lock(worker
     assert revs(ANY) == {-1} and -1 not in revs(HAS_GPU)
 
 
+def test_a_forced_rebuild_does_without_a_tag_that_is_deleted_at_this_moment(
+    worker: Worker,
+) -> None:
+    tags.create("same", definition=HAS_GPU)
+    with transaction.atomic():
+        tags.delete("same")
+        other = in_thread(lambda: rebuilds.request(None, None))
+        until_blocked()
+    assert [item.name for item in done(other).tags.all()] == ["gpu"]
+
+
 def test_a_cancelled_rebuild_leaves_what_another_has_just_forced(worker: Worker) -> None:
     first = rebuilds.request(["gpu"], None)
     with transaction.atomic():

@@ -84,7 +84,7 @@ def _request(names: Sequence[str] | None, by: User | None, reason: Rebuild.Reaso
     tags = [tag.id for tag in before]
     chosen = [tag for tag in lock_tags(Q(id__in=tags), expressions) if tag.id in set(tags)]
     # A definition that came before the lock was not forced, and one that went was for nothing.
-    if _expressions(chosen) != expressions:
+    if len(chosen) != len(tags) or _expressions(chosen) != expressions:
         raise _Overtaken
     failures.forget(Expression.objects.filter(id__in=expressions))
     return begin(tags, reason, by)
