@@ -134,13 +134,14 @@ def record_without(tag: int, clusters: Sequence[str]) -> None:
 
 
 def _lock_defining(tag: int) -> QuerySet[Rebuild]:
-    """The running rebuilds of the tag's definition."""
-    running = Rebuild.objects.filter(
-        state=State.RUNNING,
+    """The running rebuilds of the tag's definition. All that run are locked, at once and so in
+    order: the same transaction may go on to end others."""
+    running = locks.rows(Rebuild.objects.filter(state=State.RUNNING))
+    return Rebuild.objects.filter(
+        id__in=[rebuild.id for rebuild in running],
         tags=tag,
         reason__in=(Rebuild.Reason.CREATED, Rebuild.Reason.DEFINITION),
     )
-    return Rebuild.objects.filter(id__in=[rebuild.id for rebuild in locks.rows(running)])
 
 
 def lock_of(tag: int) -> None:
