@@ -50,7 +50,9 @@ async def beat(client: Client) -> Any:
 
 
 async def fetch(client: Client) -> Any:
-    return await client.batch(1, since=None, after=None, max_nodes=10, max_bytes=1000)
+    return await client.batch(
+        1, incarnation="i", since=None, after=None, max_nodes=10, max_bytes=1000
+    )
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -385,7 +385,7 @@ def test_a_document_that_cannot_be_parsed_matches_nothing() -> None:
 # to harm, for as long as the file FLAG is there.
 FAULTY_READER = """
 import os, time
-import expressions.documents
+import tagmill_expressions.documents
 
 def guarded(read, text_of):
     def reader(*arguments):
