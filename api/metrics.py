@@ -142,11 +142,16 @@ class DatabaseCollector(Collector):
         ]
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        with self._lock:
-            if self._clock() - self._read_at >= CACHE_SECONDS:
-                self._found = self._read()
-                self._read_at = self._clock()
-            yield from self._found
+        # Whoever asks while somebody reads gets what was read before: scrapes of a slow database
+        # must not fill the pool that hands out leases.
+        if self._lock.acquire(blocking=False):
+            try:
+                if self._clock() - self._read_at >= CACHE_SECONDS:
+                    self._found = self._read()
+                    self._read_at = self._clock()
+            finally:
+                self._lock.release()
+        yield from self._found
 
     def _read(self) -> list[GaugeMetricFamily]:
         up, jobs, stale, age, stale_there, alive, tags, rows = found = self.describe()

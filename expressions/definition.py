@@ -52,7 +52,7 @@ def check(text: str, namespaces: Mapping[str, str] = {}) -> Checked:
     if illegal:
         message = f"the character {illegal[0]!r} is not allowed in XML: remove it"
         raise DefinitionError(message, illegal.start() + 1)
-    ast = parser.parse(text)
+    ast = _parsed(text)
     tests = list(_name_tests(ast))
     checked = Checked(
         text=text,
@@ -64,6 +64,23 @@ def check(text: str, namespaces: Mapping[str, str] = {}) -> Checked:
     )
     _accept_by_libxml2(checked)
     return checked
+
+
+def _parsed(text: str) -> Expression:
+    try:
+        return parser.parse(text)
+    except DefinitionError as error:
+        if error.rewrite is not None and not _parses(error.rewrite):
+            error.rewrite = None
+        raise
+
+
+def _parses(text: str) -> bool:
+    try:
+        parser.parse(text)
+    except DefinitionError:
+        return False
+    return True
 
 
 def _name_tests(part: Part) -> Iterator[NameTest]:

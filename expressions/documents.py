@@ -64,14 +64,16 @@ def parse(data: bytes, limits: Limits) -> etree._Element:
 
 
 def normalise(data: bytes, limits: Limits) -> str:
-    """The text to keep: what was uploaded, without byte order mark, XML declaration and DOCTYPE.
+    """The text to keep: what was uploaded, without byte order mark, XML declaration and DOCTYPE, of
+    which the line ends stay: a line has the number that it has in what was uploaded.
 
     Raises as `parse` does, with the line and column of the uploaded document.
     """
     text, start, doctype = _accepted(data, limits)
     # The tree is gone before the text is copied: both are large.
     _parse(text, start, doctype, limits)
-    return text[start : doctype[0]] + text[doctype[1] :]
+    above, between = text.count("\n", 0, start), text.count("\n", *doctype)
+    return "\n" * above + text[start : doctype[0]] + "\n" * between + text[doctype[1] :]
 
 
 def compose(probes: Mapping[str, str]) -> etree._ElementTree:

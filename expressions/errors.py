@@ -20,11 +20,15 @@ class ExpressionError(Exception):
 
 
 class DefinitionError(ExpressionError):
-    """`column` is that of the definition's own text; None when a namespace is at fault."""
+    """`column` is that of the definition's own text; None when a namespace is at fault.
 
-    def __init__(self, message: str, column: int | None) -> None:
+    `rewrite` is the whole definition as it was meant, where that is sure.
+    """
+
+    def __init__(self, message: str, column: int | None, rewrite: str | None = None) -> None:
         super().__init__(message)
         self.column = column
+        self.rewrite = rewrite
 
 
 class EvaluationError(ExpressionError):

@@ -116,9 +116,22 @@ def _name_kind(text: str, word: str, end: int) -> Kind:
     return Kind.NAME
 
 
+# What word processors and chats make of quotes.
+_DOUBLE = "\u201c\u201d\u201e\u201f\u00ab\u00bb\u2033"
+_SINGLE = "\u2018\u2019\u201a\u201b\u2039\u203a\u2032\u00b4`"
+_STRAIGHT = str.maketrans(dict.fromkeys(_DOUBLE, '"') | dict.fromkeys(_SINGLE, "'"))
+
+
 def _unreadable(text: str, position: int) -> DefinitionError:
     character = text[position]
     column = position + 1
+    if ord(character) in _STRAIGHT:
+        straight = text[position:].translate(_STRAIGHT)
+        return DefinitionError(
+            f"{character} is a typographic quote: write {straight[0]} around text",
+            column,
+            text[:position] + straight,
+        )
     if character in "\"'":
         return DefinitionError(f"the string has no closing {character}: add it", column)
     if character == "$":

@@ -44,6 +44,7 @@ class HitOut(serializers.Serializer[Any]):
     path = serializers.CharField()
     line = serializers.IntegerField(allow_null=True)
     text = serializers.CharField()
+    about = serializers.CharField(help_text="`id`, `class` and `product` of an element.")
 
 
 class MissingOut(serializers.Serializer[Any]):

@@ -23,8 +23,12 @@ class Hit:
     text: str
     """Of an element its own text, of another node its value; at most MAX_TEXT characters."""
 
+    about: str = ""
+    """Of an element what people know it by, as `id=cpu:0 class=processor product=Xeon`; at most
+    MAX_TEXT characters."""
+
     def to_dict(self) -> dict[str, Any]:
-        return {"path": self.path, "line": self.line, "text": self.text}
+        return {"path": self.path, "line": self.line, "text": self.text, "about": self.about}
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,8 @@ def hits(found: Iterable[Any], prefixes: Mapping[str, str]) -> tuple[Hit, ...]:
 
 def _hit(node: Any, prefixes: Mapping[str, str]) -> Hit:
     if isinstance(node, etree._Element):
-        return Hit(path_of(node, prefixes), _line(node), shortened(own_text(node)))
+        text = shortened(own_text(node))
+        return Hit(path_of(node, prefixes), _line(node), text, about(node))
     if isinstance(node, tuple):  # of the namespace axis: prefix and URI
         return Hit(f"namespace::{node[0] or '*'}", None, shortened(node[1] or ""))
     owner = node.getparent()
@@ -92,6 +93,14 @@ def _qualified(name: str, prefixes: Mapping[str, str]) -> str:
     if uri == "http://www.w3.org/XML/1998/namespace":
         prefix = "xml"
     return "*" if prefix is None else f"{prefix}:{local}"
+
+
+def about(node: etree._Element) -> str:
+    """Its `id`, `class` and `product`, those that there are: attributes or elements of lshw."""
+    known = [(name, node.get(name)) for name in ("id", "class")]
+    known.append(("product", node.findtext("product")))
+    told = (f"{name}={' '.join(value.split())}" for name, value in known if value)
+    return shortened(" ".join(told))
 
 
 def own_text(node: etree._Element) -> str:

@@ -19,6 +19,7 @@ CODES: Final = {
     "element_named_operator": "an element called not, and, or, div or mod",
     "matches_every_node": "a definition that every document of the fleet meets today",
     "number_compared_as_text": "a number compared with text that is none, or written otherwise",
+    "number_of_bytes": "a small number compared with a size, which is in bytes",
     "number_valued": "a number for a definition: true for everything but 0 and NaN",
     "position_of_siblings": "a position after //, which counts among siblings",
     "root_dependent": "a path that begins at one of the roots that the fleet's documents have",

@@ -19,6 +19,12 @@ _EQUALITY = frozenset({"=", "!="})
 # Beyond, comparing the spelling takes more than a few milliseconds.
 _MOST_COMPARED = 2_000
 _NEAR = 3
+# So many different values are a list that somebody reads; more are serials.
+_MOST_LISTED = 40
+_SHOWN = 12
+# A number of bytes or Hz that small is one of GiB or GHz, most likely.
+_SMALL = 65_536
+_ORDER = frozenset({"<", "<=", ">", ">="})
 
 
 def comparison(
@@ -44,6 +50,31 @@ def comparison(
             hint = f", such as '{seen[0]}'" if seen else ""
             message = f"{findings.source(nodes)} is text in every document{hint}, never a number"
             findings.add("number_compared_as_text", message, part)
+        elif symbol in _ORDER:
+            _units(findings, world, literal, nodes=nodes, places=places[other])
+
+
+def _units(
+    findings: Findings, world: World, literal: Expression, *, nodes: Expression, places: Places
+) -> None:
+    """`size > 8`, where sizes are in bytes."""
+    if not isinstance(literal, NumberLiteral) or not 0 < literal.value < _SMALL:
+        return
+    units: set[str] = set()
+    for place in places or ():
+        attributes = world.vocabulary.elements[place].attributes if isinstance(place, State) else {}
+        units.update((attributes["units"].kept if "units" in attributes else None) or ())
+    values = _kept(world, world.values(places) or [])
+    small = any(is_number(value) and 0 < to_number(value) < _SMALL for value in values)
+    if "bytes" not in units or small:
+        return
+    gib = int(literal.value * 1024**3)
+    findings.add(
+        "number_of_bytes",
+        f"{findings.source(nodes)} is in {' or '.join(['bytes', *sorted(units - {'bytes'})])}: "
+        f"{findings.source(literal)} GiB are {gib}",
+        literal,
+    )
 
 
 def call(findings: Findings, world: World, part: Call, places: Places) -> None:
@@ -113,11 +144,26 @@ def _equal_to(
         if symbol == "=" and isinstance(nodes, Path) and len(nodes.steps) == 1:
             by = f"starts-with({findings.source(nodes)}, {quote}{text}:{quote})"
             span = (part.start, part.end)
+    elif containing := [v for v in kept if len(text) > 1 and folded in v.casefold()]:
+        hint = f": there {'is' if len(containing) == 1 else 'are'} {listed(containing, _NEAR)}"
+        by = _containing(findings, nodes, containing, text, quote) if symbol == "=" else None
+        span = (part.start, part.end)
     elif other := _other_attribute(world, places, text):
         hint = f": it is a value of @{other}"
     else:
         hint = _hint(findings, world, text, places)
     findings.add("unknown_value", message + hint, literal, replace=span, by=by)
+
+
+def _containing(
+    findings: Findings, nodes: Expression, values: list[str], text: str, quote: str
+) -> str | None:
+    """`vendor[contains(., "NVIDIA")]`: contains() alone looks at the first vendor only."""
+    if not isinstance(nodes, Path) or nodes.steps[-1].written in {".", ".."}:
+        return None
+    at = values[0].casefold().find(text.casefold())
+    written = text if any(text in value for value in values) else values[0][at : at + len(text)]
+    return f"{findings.source(nodes)}[contains(., {quote}{written}{quote})]"
 
 
 def _other_attribute(world: World, places: Places, text: str) -> str | None:
@@ -140,7 +186,13 @@ def _hint(findings: Findings, world: World, text: str, places: Places) -> str:
         return f": the nearest is {' or '.join(repr(value) for value in near)}"
     world.spend(len(kept) * len(text) // 64)
     begins = sorted({value for value in kept if value and value in text})
-    return f": the nearest is '{max(begins, key=len)}'" if begins else ""
+    if begins:
+        return f": the nearest is '{max(begins, key=len)}'"
+    known = world.values(nested or places) or []
+    there = [value for value in kept if value]
+    if not there or len(there) > _MOST_LISTED or not all(found.listed for found in known):
+        return ""
+    return f": there {'is' if len(there) == 1 else 'are'} {listed(there, _SHOWN)}"
 
 
 def _kept(world: World, values: list[Values]) -> list[str]:

@@ -144,7 +144,7 @@ def test_malformed_xml_has_a_line_and_a_column(
     [
         b"",
         b"<!DOCTYPE a [<!ENTITY x 'y'>]><a>&x;</a>",
-        b"<!DOCTYPE a SYSTEM 'file:///etc/passwd'><a/>",
+        b"<!DOCTYPE a SYSTEM 'file:///etc/passwd' [<!ENTITY x 'y'>]><a/>",
         b"<a>\xff</a>",
         b"<a>" * 1000 + b"</a>" * 1000,
     ],
@@ -155,6 +155,15 @@ def test_hostile_xml_is_refused(operator: APIClient, put: Callable[..., None], b
     assert answer.status_code in (400, 413), answer.content
     assert answer["Content-Type"] == "application/problem+json"
     assert operator.get(f"{NODES}a/document").content == GPU
+
+
+def test_nothing_is_loaded_that_a_document_names(
+    operator: APIClient, put: Callable[..., None]
+) -> None:
+    put("a")
+    answer = xml(operator, "a", b"<!DOCTYPE a SYSTEM 'file:///etc/passwd'><a/>")
+    assert answer.status_code == 200
+    assert operator.get(f"{NODES}a/document").content == b"<a/>"
 
 
 def test_a_document_over_the_limit_is_too_large(

@@ -15,7 +15,7 @@ def large() -> Vocabulary:
 
     vocabulary = Vocabulary()
     vocabulary.documents = 1000
-    names = [*words(100), "node", "list", "a", "b", "c", "x"]
+    names = [*words(92), "node", "list", "a", "b", "c", "x"]
     states = [State(name, nested) for name in names for nested in (False, True)]
     for state in states:
         attributes = {name: Values(words(3), has_text=True) for name in ("id", "class", "a")}

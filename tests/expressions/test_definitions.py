@@ -1,5 +1,7 @@
 """Definitions: what is refused and at which column, what the tree holds, what libxml2 is given."""
 
+# ruff: noqa: RUF001 - typographic quotes are what some of these are about
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -119,6 +121,24 @@ def test_a_mistake_is_refused_at_its_column(text: str, column: int, says: str) -
 
 def test_columns_are_those_of_the_text_as_written_also_behind_what_is_rewritten() -> None:
     assert refusal("//lshw:*/lshw:a[count(1)]")[1] == 23
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "rewrite"),
+    [
+        ("//a[@b=“c”]", 8, '//a[@b="c"]'),
+        ("//a = ‘x’", 7, "//a = 'x'"),
+        ('//a = "it’s" or //b = „y“', 23, '//a = "it’s" or //b = "y"'),
+        ("//a = “x” or", 7, None),
+        ("//a = ‘it's’", 7, None),
+    ],
+)
+def test_typographic_quotes_are_replaced_where_that_makes_a_definition(
+    text: str, column: int, rewrite: str | None
+) -> None:
+    with pytest.raises(DefinitionError, match="typographic quote") as caught:
+        check(text)
+    assert (caught.value.column, caught.value.rewrite) == (column, rewrite)
 
 
 def test_nesting_is_bounded() -> None:

@@ -86,7 +86,9 @@ def test_a_doctype_that_declares_anything_is_refused_where_it_stands(
 )
 def test_a_doctype_that_only_names_a_file_is_dropped_and_nothing_is_read(doctype: str) -> None:
     text = f"<?xml version='1.0'?>\n<!--c-->\n{doctype}\n<?p?><a>\n<b/></a>"
-    assert normalise(text.encode(), LIMITS) == "<!--c-->\n\n<?p?><a>\n<b/></a>"
+    assert normalise(text.encode(), LIMITS) == (
+        "\n<!--c-->\n" + "\n" * doctype.count("\n") + "\n<?p?><a>\n<b/></a>"
+    )
     assert parse(text.encode(), LIMITS)[0].sourceline == text.count("\n") + 1
     # What it might declare stays unknown.
     assert "Entity" in refusal(text.replace("<b/>", "&b;").encode())[0]
@@ -234,7 +236,7 @@ def test_damaged_bytes_are_refused_or_kept_for_good(data: st.DataObject) -> None
     ],
 )
 def test_mark_declaration_and_encoding_are_gone_from_what_is_kept(data: bytes) -> None:
-    assert normalise(data, LIMITS) == "<a>é</a>"
+    assert normalise(data, LIMITS).lstrip("\n") == "<a>é</a>"
     assert parse(data, LIMITS).text == "é"
 
 
@@ -243,7 +245,15 @@ def test_everything_else_is_kept_as_it_was_uploaded() -> None:
         "\n<!-- before --><?pi x?>\r\n<a  b = '1'><![CDATA[<]]>&amp;&#233;\r\n</a ><!-- after -->\n"
     )
     assert normalise(text.encode(), LIMITS) == text
-    assert normalise(b"<?xml version='1.0'?>" + text.encode(), LIMITS) == text.lstrip()
+    assert normalise(b"<?xml version='1.0'?>" + text.encode(), LIMITS) == text
+
+
+@pytest.mark.parametrize("above", ["", "<?xml version='1.0'?>\r\n", "<?xml\nversion='1.0'\n?>\n\n"])
+@pytest.mark.parametrize("doctype", ["", "<!DOCTYPE\na\nSYSTEM 'a.dtd'>\n"])
+def test_what_is_kept_has_the_lines_of_what_was_uploaded(above: str, doctype: str) -> None:
+    text = f"{above}{doctype}<list>\n<node/></list>"
+    composed = documents.compose({"lshw": normalise(text.encode(), LIMITS)})
+    assert composed.getroot()[0].sourceline == text.count("\n") + 1
 
 
 def test_what_the_fleet_generator_makes_is_kept_unchanged() -> None:

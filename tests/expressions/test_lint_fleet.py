@@ -132,3 +132,28 @@ def test_without_a_vocabulary_a_real_definition_gets_a_part_of_that() -> None:
         alone = {(warning.code, warning.column) for warning in lint(checked, None)}
         assert alone <= told
         assert not any(code.startswith(("unknown", "root", "matches")) for code, _ in alone)
+
+
+@pytest.mark.parametrize(
+    ("text", "says", "rewrite"),
+    [
+        (
+            '//node[vendor="nvidia"]',
+            "there is NVIDIA Corporation",
+            '//node[vendor[contains(., "NVIDIA")]]',
+        ),
+        ('//vendor != "NVIDIA"', "there is NVIDIA Corporation", None),
+        ('//node[@class="gpu"]', "there are bridge, bus, communication, disk, display,", None),
+        ("//node[@id='memory']/size > 8", "size is in bytes or", None),
+        ("16 <= //node[@id='memory']/size", "16 GiB are 17179869184", None),
+    ],
+)
+def test_what_the_fleet_has_instead_is_told(text: str, says: str, rewrite: str | None) -> None:
+    (warning,) = warnings(text)
+    assert says in warning.message
+    assert warning.rewrite == rewrite
+
+
+@pytest.mark.parametrize("text", ["//width > 32", "//node[@id='memory']/size > 8589934592"])
+def test_a_number_of_the_order_of_what_documents_have_is_no_mistake(text: str) -> None:
+    assert warnings(text) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from io import StringIO
@@ -74,6 +75,23 @@ def test_without_a_definition_all_tags_are_linted(fleet: None) -> None:
     ]
     with pytest.raises(CommandError, match="no tag 'none'"):
         tag("lint", "none")
+
+
+def test_strict_fails_when_there_are_warnings(fleet: None) -> None:
+    tags.create("good", definition="//node[@id='core']")
+    tags.create("bad", definition="//nod")
+    with pytest.raises(CommandError, match="1 of 2 definitions have warnings"):
+        tag("lint", "--strict")
+    with pytest.raises(CommandError, match="have warnings"):
+        tag("lint", "bad", "--strict", "--json")
+    assert tag("lint", "good", "--strict") == "1 definition, none with warnings.\n"
+
+
+def test_typographic_quotes_are_rewritten(fleet: None) -> None:
+    with pytest.raises(CommandError) as found:
+        tag("lint", "-d", "//node[@class=“display”]")
+    assert 'typographic quote: write " around text' in str(found.value)
+    assert str(found.value).endswith('\nwrite: //node[@class="display"]')
 
 
 def test_it_says_when_names_were_not_looked_up(db: None) -> None:
@@ -156,3 +174,25 @@ def test_a_preview_that_nobody_evaluates_says_so(no_jobs: None) -> None:
     with pytest.raises(CommandError, match="is a worker running"):
         tag("preview", "-d", "//node", "--wait", "0")
     assert not Preview.objects.exists()
+
+
+def test_a_hit_says_what_it_is_and_a_pipe_gets_whole_lines(fleet: None) -> None:
+    name = "x" * 150
+    put(
+        "d",
+        xml=f"<list><node id='core' class='bus'><product>{name}</product></node></list>".encode(),
+    )
+    shown = tag("explain", "--node", "d", "-d", "//node")
+    assert f"/list/node:1  id=core class=bus product={name}\n" in shown
+
+
+def test_a_terminal_gets_lines_that_are_wrapped_not_cut(
+    fleet: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    name = "".join(chr(ord("a") + n % 26) for n in range(150))
+    put("d", xml=f"<list><node id='core'><product>{name}</product></node></list>".encode())
+    shown = tag("explain", "--node", "d", "-d", "//node", color=True)
+    text = re.sub(r"\x1b\[[0-9;]*m", "", shown)
+    assert max(map(len, text.splitlines())) <= 60
+    assert name in re.sub(r"[^a-z]", "", text)

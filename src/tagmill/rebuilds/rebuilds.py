@@ -84,7 +84,7 @@ def _request(names: Sequence[str] | None, by: User | None, reason: Rebuild.Reaso
     tags = [tag.id for tag in before]
     chosen = [tag for tag in lock_tags(Q(id__in=tags), expressions) if tag.id in set(tags)]
     # A definition that came before the lock was not forced, and one that went was for nothing.
-    if _expressions(chosen) != expressions:
+    if len(chosen) != len(tags) or _expressions(chosen) != expressions:
         raise _Overtaken
     failures.forget(Expression.objects.filter(id__in=expressions))
     return begin(tags, reason, by)
@@ -133,13 +133,14 @@ def record_without(tag: int, clusters: Sequence[str]) -> None:
 
 
 def _lock_defining(tag: int) -> QuerySet[Rebuild]:
-    """The running rebuilds of the tag's definition."""
-    running = Rebuild.objects.filter(
-        state=State.RUNNING,
+    """The running rebuilds of the tag's definition. All that run are locked, at once and so in
+    order: the same transaction may go on to end others."""
+    running = locks.rows(Rebuild.objects.filter(state=State.RUNNING))
+    return Rebuild.objects.filter(
+        id__in=[rebuild.id for rebuild in running],
         tags=tag,
         reason__in=(Rebuild.Reason.CREATED, Rebuild.Reason.DEFINITION),
     )
-    return Rebuild.objects.filter(id__in=[rebuild.id for rebuild in locks.rows(running)])
 
 
 def lock_of(tag: int) -> None:

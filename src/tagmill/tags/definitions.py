@@ -32,7 +32,11 @@ def check(text: str, namespaces: Mapping[str, str]) -> None:
     except DefinitionError as error:
         shown = error.column and caret(text, error.column, error.message)
         raise InvalidDefinition(
-            str(error), column=error.column, caret=shown, field="definition"
+            str(error),
+            column=error.column,
+            caret=shown,
+            field="definition",
+            rewrite=error.rewrite,
         ) from None
 
 

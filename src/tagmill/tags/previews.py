@@ -143,7 +143,7 @@ def start(
         )
         _renew({expression.id, *replaced})
         # It may be evaluated everywhere already: then its expression is in nobody's way.
-        finish_reached([expression.id])
+        _finish(Preview.objects.filter(id=made))
         if replaced:
             _notify_ended()
         leases.defer_partitions(matches.stale_for([expression.id]), leases.PREVIEW)
@@ -216,8 +216,10 @@ def finish_reached(expressions: Sequence[int] | None = None) -> int:
     Call it in the transaction that applied the last results.
     """
     running = Preview.objects.filter(completed_at=None)
-    if expressions is not None:
-        running = running.filter(expression__in=expressions)
+    return _finish(running if expressions is None else running.filter(expression__in=expressions))
+
+
+def _finish(running: QuerySet[Preview]) -> int:
     # Of two last completions at once the second waits here, and then sees what the first has done.
     locked = [preview.uuid for preview in locks.rows(running)]
     over = [uuid for uuid, item in progress(locked).items() if item.state == "complete"]

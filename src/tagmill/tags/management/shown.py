@@ -64,7 +64,8 @@ def _tree(part: dict[str, Any], above: Tree | None = None) -> Tree:
     tree = Tree(label) if above is None else above.add(label)
     for hit in part["hits"][:MOST_HITS]:
         line = "" if hit["line"] is None else f":{hit['line']}"
-        tree.add(Text.assemble((f"{hit['path']}{line}", "cyan"), "  ", hit["text"]))
+        said = "  ".join(filter(None, (hit["about"], hit["text"])))
+        tree.add(Text.assemble((f"{hit['path']}{line}", "cyan"), "  ", said, overflow="fold"))
     if part["hits"] and part["total"] > MOST_HITS:
         tree.add(Text(f"and {part['total'] - MOST_HITS} more", style="dim"))
     if part["missing"] is not None:

@@ -24,6 +24,7 @@ from tagmill.tags.models import Preview, Tag
 USER = "manage.py"
 POLL_SECONDS = 0.1
 WAIT_SECONDS = 60.0
+WHOLE_LINES = 1_000_000
 
 
 class Command(BaseCommand):
@@ -46,6 +47,7 @@ class Command(BaseCommand):
         )
         lint.add_argument("tags", nargs="*", metavar="TAG", help="default: all tags")
         lint.add_argument("--json", action="store_true", help="one JSON object a line")
+        lint.add_argument("--strict", action="store_true", help="fail when there are warnings")
         explain = calls.add_parser(
             "explain", parents=[common], help="why a node is in a tag, or out"
         )
@@ -75,13 +77,18 @@ class Command(BaseCommand):
             highlight=False,
             soft_wrap=True,
         )
+        if not self.console.is_terminal:
+            # Nobody reads it at some width: a pipe gets whole lines.
+            self.console.width = WHOLE_LINES
         namespaces = dict(_pair(text) for text in options["namespace"])
         call = {"lint": self._lint, "explain": self._explain, "preview": self._preview}
         try:
             call[options["call"]](options, namespaces)
         except InvalidDefinition as error:
             place = error.extra.get("caret", error.detail)
-            raise CommandError(f"this is no definition:\n{place}") from None
+            rewrite = error.extra.get("rewrite")
+            hint = "" if rewrite is None else f"\nwrite: {rewrite}"
+            raise CommandError(f"this is no definition:\n{place}{hint}") from None
         except TagmillError as error:
             raise CommandError(error.detail) from None
 
@@ -103,14 +110,18 @@ class Command(BaseCommand):
                 if name is not None:
                     self.console.print(Text(name, style="bold"))
                 self.console.print(shown.warnings(text, answer.warnings), "")
-        if options["json"]:
-            return
+        if not options["json"]:
+            self._summary(len(found), warned, form_only)
+        if warned and options["strict"]:
+            raise CommandError(f"{warned} of {len(found)} definitions have warnings")
+
+    def _summary(self, count: int, warned: int, form_only: bool) -> None:
         if form_only:
             self.console.print(
                 "[dim]Not every partition's documents are known yet: names and values were not"
                 " looked up.[/dim]"
             )
-        counted = f"{len(found)} definition{'' if len(found) == 1 else 's'}"
+        counted = f"{count} definition{'' if count == 1 else 's'}"
         self.console.print(f"{counted}, {warned or 'none'} with warnings.")
 
     # -- explain ---------------------------------------------------------------------------------
@@ -132,7 +143,7 @@ class Command(BaseCommand):
             }
             self.stdout.write(orjson.dumps(told, option=orjson.OPT_UTC_Z).decode())
             return
-        self.console.print(shown.told(found))
+        self.console.print(shown.told(found), soft_wrap=False)
 
     # -- preview ---------------------------------------------------------------------------------
 
