@@ -36,7 +36,7 @@ admin.site.index_title = "Administration"
 # A fleet has far more rows than a page should show; the API has them all.
 PER_PAGE = 50
 # Of the tags of a rebuild; it may have a thousand.
-MOST_NAMES = 8
+MAX_NAMES = 8
 # Of the running rebuilds in a list, the newest: the others show it on their own page.
 MAX_PROGRESS = 3
 
@@ -263,7 +263,7 @@ class RebuildAdmin(ReadOnly):
         is derived from a target for each tag and partition, for a few."""
         page: Any = super().get_changelist_instance(request)
         rows = list(page.result_list)
-        tags_of = rebuilds.first_tags([row.id for row in rows], MOST_NAMES)
+        tags_of = rebuilds.first_tags([row.id for row in rows], MAX_NAMES)
         running = [row for row in rows if row.state == Rebuild.State.RUNNING]
         for row in rows:
             row.first_tags = tags_of[row.id]
@@ -293,7 +293,7 @@ class RebuildAdmin(ReadOnly):
     @admin.display(description="tags")
     def tag_names(self, rebuild: Any) -> str:
         if not hasattr(rebuild, "first_tags"):
-            rebuild.first_tags = rebuilds.first_tags([rebuild.id], MOST_NAMES)[rebuild.id]
+            rebuild.first_tags = rebuilds.first_tags([rebuild.id], MAX_NAMES)[rebuild.id]
         count, names = rebuild.first_tags
         more = f" and {count - len(names)} more" if count > len(names) else ""
         return ", ".join(names) + more or "-"

@@ -25,7 +25,7 @@ from tagmill.tags import places
 from tagmill.tags.models import Tag
 
 # Each is one more bitmap of every partition looked at.
-MOST_TAG_FILTERS = 20
+MAX_TAG_FILTERS = 20
 
 
 class NodeChange(Strict):
@@ -155,8 +155,8 @@ class Nodes(Resource):
         if hostname is not None and "\0" in hostname:
             raise Invalid("a hostname has no NUL character", field="hostname")
         with_tags, without = given.getlist("tag"), given.getlist("not_tag")
-        if len(with_tags) + len(without) > MOST_TAG_FILTERS:
-            raise Invalid(f"at most {MOST_TAG_FILTERS} tags in one question", field="tag")
+        if len(with_tags) + len(without) > MAX_TAG_FILTERS:
+            raise Invalid(f"at most {MAX_TAG_FILTERS} tags in one question", field="tag")
         return places.Filters(
             tags=tuple(_tag_id(name) for name in with_tags),
             not_tags=tuple(_tag_id(name) for name in without),

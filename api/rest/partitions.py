@@ -26,7 +26,7 @@ from tagmill.fleet.models import Partition
 from tagmill.matches import staleness
 
 # A bigint has at most 19 digits; 18 always fit.
-MOST_DIGITS = 18
+MAX_DIGITS = 18
 
 
 class PartitionOut(serializers.Serializer[Any]):
@@ -86,7 +86,7 @@ class NodesOfPartition(WorkerCall):
         text = self.request.query_params.get(name)
         if text is None:
             return None
-        if not (text.isascii() and text.isdigit()) or len(text) > MOST_DIGITS:
+        if not (text.isascii() and text.isdigit()) or len(text) > MAX_DIGITS:
             raise Invalid("must be a whole number, 0 or more", field=name)
         return int(text)
 

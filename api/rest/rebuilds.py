@@ -20,7 +20,7 @@ from tagmill.tags import rebuilds, waiting
 from tagmill.tags.models import Rebuild
 
 # More at a time: ask for all.
-MOST_TAGS = 1000
+MAX_TAGS = 1000
 # Of the tags of each rebuild in a list: a thousand rebuilds may have a thousand tags each.
 MAX_NAMES = 10
 
@@ -30,7 +30,7 @@ class RebuildIn(Strict):
         child=serializers.CharField(max_length=256),
         required=False,
         allow_empty=False,
-        max_length=MOST_TAGS,
+        max_length=MAX_TAGS,
     )
     all = serializers.BooleanField(required=False)
 

@@ -36,9 +36,9 @@ from tagmill.tags.models import TAG_NAME, Tag
 from tagmill_expressions.lint import CODES
 
 # Kept short of what one transaction over the partitions' bitmaps does in well under a second.
-MOST_ASSIGNED = 10_000
-MOST_NAMESPACES = 32
-MOST_CLUSTERS = 1000
+MAX_ASSIGNED = 10_000
+MAX_NAMESPACES = 32
+MAX_CLUSTERS = 1000
 
 
 class TagFields(Strict):
@@ -75,8 +75,8 @@ class TagFields(Strict):
         return text or None
 
     def validate_namespaces(self, namespaces: dict[str, str]) -> dict[str, str]:
-        if len(namespaces) > MOST_NAMESPACES:
-            raise serializers.ValidationError(f"at most {MOST_NAMESPACES} prefixes")
+        if len(namespaces) > MAX_NAMESPACES:
+            raise serializers.ValidationError(f"at most {MAX_NAMESPACES} prefixes")
         return namespaces
 
 
@@ -91,10 +91,10 @@ class DefinitionIn(Strict):
 
 class Assignment(Strict):
     add = serializers.ListField(
-        child=serializers.CharField(max_length=64), required=False, max_length=MOST_ASSIGNED
+        child=serializers.CharField(max_length=64), required=False, max_length=MAX_ASSIGNED
     )
     remove = serializers.ListField(
-        child=serializers.CharField(max_length=64), required=False, max_length=MOST_ASSIGNED
+        child=serializers.CharField(max_length=64), required=False, max_length=MAX_ASSIGNED
     )
 
 
@@ -102,7 +102,7 @@ class PublishIn(Strict):
     without = serializers.ListField(
         child=serializers.CharField(max_length=256),
         allow_empty=False,
-        max_length=MOST_CLUSTERS,
+        max_length=MAX_CLUSTERS,
         help_text="Clusters, by name or uuid.",
     )
 

@@ -27,7 +27,7 @@ from tagmill.work import workers
 from tagmill.work.models import WorkerToken
 
 ADMIN = {"GET": Role.ADMIN, "POST": Role.ADMIN, "DELETE": Role.ADMIN}
-MOST_CLUSTERS = 1000
+MAX_CLUSTERS = 1000
 
 
 class Credentials(Strict):
@@ -142,7 +142,7 @@ class WorkerTokenIn(Strict):
     clusters = serializers.ListField(
         child=serializers.CharField(max_length=256),
         required=False,
-        max_length=MOST_CLUSTERS,
+        max_length=MAX_CLUSTERS,
         help_text="Names or uuids.",
     )
     all_clusters = serializers.BooleanField(default=False, help_text="Also those made later.")

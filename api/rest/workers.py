@@ -31,7 +31,7 @@ from tagmill.work.models import Worker, WorkerToken
 from tagmill_wire import messages
 
 # Bounds one transaction and one answer; a worker that wants more asks again.
-MOST_PARTITIONS = 256
+MAX_PARTITIONS = 256
 # What a worker could not evaluate is tried again within the hour.
 MAX_DELAY = 3600
 
@@ -162,8 +162,8 @@ class LeasePartitions(WorkerCall):
     @_documented("lease")
     def post(self, request: Request) -> HttpResponse:
         asked = self.message(messages.LeaseRequest)
-        if not 1 <= asked.max_partitions <= MOST_PARTITIONS:
-            raise Invalid(f"must be 1 to {MOST_PARTITIONS}", field="max_partitions")
+        if not 1 <= asked.max_partitions <= MAX_PARTITIONS:
+            raise Invalid(f"must be 1 to {MAX_PARTITIONS}", field="max_partitions")
         worker = self.worker(asked.worker)
         if asked.leases is not None:
             leases.give_back_unnamed(worker, checked(asked.leases))

@@ -45,9 +45,9 @@ PROCESS_NAMES = {"worker": "worker", "api": "server", "database": "database"}
 SMALL_SLOTS = 64
 FEW, SOME, MANY = 1, 8, 64  # tags
 # Leases of as many partitions as the queue gives, and of one: what a lease costs by itself.
-MOST_PARTITIONS = 64
+MAX_PARTITIONS = 64
 # The step in which a process's CPU time is counted.
-LEAST_SECONDS = 0.01
+MIN_SECONDS = 0.01
 # The candidates of a lease: large enough that a scan shows, and taken away again.
 WAITING = (250, 2_000)
 LOOKS = 9
@@ -106,7 +106,7 @@ class Calibration:
         names = list(self._definitions)
         with bench.progress(self._session.console) as progress:
             task = progress.add_task("rebuilds", total=2 * len(self._tags))
-            for tags, most in itertools.product(self._tags, (MOST_PARTITIONS, 1)):
+            for tags, most in itertools.product(self._tags, (MAX_PARTITIONS, 1)):
                 options = [*self._options, "--max-partitions", str(most)]
                 with rig.stack(1, options) as running:
                     self._bases.append(peaks(running.stack.pids())["worker"])
@@ -167,7 +167,7 @@ class Calibration:
         errors = []
         for item in self._seen:
             fitted = sum(seconds[process].get(unit, 0.0) * item.counts[unit] for unit in UNITS)
-            spent = max(LEAST_SECONDS, _seconds(item, process))
+            spent = max(MIN_SECONDS, _seconds(item, process))
             errors.append(abs(fitted - spent) / spent)
         return round(statistics.median(errors), 3)
 
@@ -209,7 +209,7 @@ class Calibration:
 def ordinary(seen: Sequence[Observation], slots: int) -> Observation:
     """A cold rebuild as plans have it: some tags, leases as large as the queue gives, on the first
     fleet, of which the worker holds every node."""
-    wanted = ("cold", SOME, MOST_PARTITIONS, slots)
+    wanted = ("cold", SOME, MAX_PARTITIONS, slots)
     return next(item for item in seen if (item.state, item.tags, item.most, item.slots) == wanted)
 
 
@@ -239,7 +239,7 @@ def _seconds(item: Observation, process: str) -> float:
 
 def least_squares(rows: Sequence[Sequence[float]], values: Sequence[float]) -> list[float]:
     """x >= 0 with the least sum of ((row . x - value) / value)^2, by coordinate descent."""
-    weights = [1 / max(LEAST_SECONDS, value) for value in values]
+    weights = [1 / max(MIN_SECONDS, value) for value in values]
     scaled = [[cell * weight for cell in row] for row, weight in zip(rows, weights, strict=True)]
     wanted = [value * weight for value, weight in zip(values, weights, strict=True)]
     # Columns of length 1, so that units of very different sizes converge alike.

@@ -22,7 +22,7 @@ from loadtest.planner.capacity import Demand, Deployment, cpu_seconds, predict
 from loadtest.planner.simulation import simulate
 
 # Machines are noisy, and a plan has its reserve: what is worse than this says nothing.
-MOST_ERROR = 0.25
+MAX_ERROR = 0.25
 PREDICTED = ("formula", "simulation", "cpu")
 NEEDED = ("state", "workers", "seconds", "cpu_seconds_total", "batch_nodes", "batch_bytes")
 
@@ -69,7 +69,7 @@ def compare(unit: costs.Costs, sweep: dict[str, Any], seed: int = 1) -> dict[str
         "rows": alike,
         "errors": errors,
         "errors_by_state": by_state,
-        "most_error": MOST_ERROR,
+        "most_error": MAX_ERROR,
     }
 
 

@@ -47,7 +47,7 @@ FEWEST_PARTITIONS = 16
 FEED_SECONDS = 0.05
 SETTLE_SECONDS = 1.0
 # A step that adds less than this share of throughput, though it doubled the workers, saturates.
-LEAST_GROWTH = 0.1
+MIN_GROWTH = 0.1
 # What an idle machine's other processes may use of a core before it is worth a word.
 OTHERS_CORES = 0.3
 # Where workers vanish, so that their partitions come back within the run. Heartbeats this frequent
@@ -274,7 +274,7 @@ class FleetRun:
             return False
         last, this = (step["completions_per_second"] for step in self._steps[-2:])
         grown = self._steps[-1]["workers"] / self._steps[-2]["workers"] - 1
-        return bool(this < last * (1 + LEAST_GROWTH * grown))
+        return bool(this < last * (1 + MIN_GROWTH * grown))
 
     # -- the end ---------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ from loadtest.rig.rig import Rig, Usage, peaks
 NODES = [1_000, 3_000, 10_000, 30_000, 100_000]
 TAGS = [1, 10, 100, 500]
 # Evaluations by lxml for one comparison: about a minute.
-MOST_EVALUATIONS = 1_000_000
+MAX_EVALUATIONS = 1_000_000
 # Memory that an empty worker differs by from run to run.
 NOISE_BYTES = 1 << 20
 TABLES = ("node", "document", "partition", "match", "match_change")
@@ -97,7 +97,7 @@ class Growth:
                 self._say(f"{nodes:,} nodes: generating, asking lxml")
                 loader.load(nodes - present, seed=plan.seed, profile=plan.profile)
                 present = nodes
-                self._fleet(rig, nodes, ask_lxml(self._definitions, MOST_EVALUATIONS))
+                self._fleet(rig, nodes, ask_lxml(self._definitions, MAX_EVALUATIONS))
             if plan.ingest_seconds:
                 self._say(f"updates while rebuilds run, {plan.ingest_seconds:g} s")
                 updates = self._updates(rig)
@@ -130,7 +130,7 @@ class Growth:
         names = list(self._definitions)
         with rig.stack(self.plan.workers, self._options) as running:
             found = under_load(running, names, self.plan.ingest_seconds, self.plan.uploaders)
-        self._check(ask_lxml(self._definitions, MOST_EVALUATIONS))
+        self._check(ask_lxml(self._definitions, MAX_EVALUATIONS))
         return found
 
     def _check(self, reference: Reference) -> None:

@@ -34,7 +34,7 @@ SAME = 0.02
 # A server sends no larger batch than its own maxima: they must not bound the sweep.
 SERVER_BATCH_NODES, SERVER_BATCH_BYTES = 65_536, 64 * MIB
 # More than a machine would do in a night.
-MOST_RUNS = 2_000
+MAX_RUNS = 2_000
 
 
 @dataclass(frozen=True)
@@ -209,8 +209,8 @@ class SweepBench(Bench):
         axes = (options[name] for name in ("batch_nodes", "batch_bytes", "prefetch", "workers"))
         points = tuple(Point(*values) for values in itertools.product(*axes))
         check_sizes(options, "nodes", "tags", "workers", "repetitions")
-        if len(points) * options["repetitions"] > MOST_RUNS:
-            raise BenchError(f"more than {MOST_RUNS} runs: choose fewer points")
+        if len(points) * options["repetitions"] > MAX_RUNS:
+            raise BenchError(f"more than {MAX_RUNS} runs: choose fewer points")
         names = ("nodes", "tags", "repetitions", "profile", "partition_slots", "evaluator", "seed")
         plan = Plan(points, **{name: options[name] for name in names})
         return Sweep(plan, session).run()

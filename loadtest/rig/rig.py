@@ -28,7 +28,7 @@ from tagmill.work import workers
 from tagmill.work.models import Worker
 
 PATIENCE_SECONDS = 900
-MOST_SETTLING = 3
+MAX_SETTLING = 3
 WARM_REBUILDS = 5
 # A notification that was missed delays the next look by this much.
 LOOK_SECONDS = 0.25
@@ -168,7 +168,7 @@ class Running:
     def measure_warm(self, names: Sequence[str]) -> Usage:
         """Rebuilds in which no batch is sent: a worker may first be given what another one holds.
         What is still sent after a few belongs to the warm state."""
-        for _ in range(MOST_SETTLING):
+        for _ in range(MAX_SETTLING):
             if not self.measure(names).batch_bytes:
                 break
         return self.measure(names, WARM_REBUILDS)

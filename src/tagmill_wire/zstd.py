@@ -5,7 +5,7 @@ from __future__ import annotations
 import zstandard
 
 # As the zstd command takes without being asked to; a larger window is memory that a header demands.
-MOST_WINDOW_BYTES = 1 << 27
+MAX_WINDOW_BYTES = 1 << 27
 
 
 class TooLarge(ValueError):
@@ -23,7 +23,7 @@ def unpack(data: bytes, most_bytes: int) -> bytes:
         size = zstandard.get_frame_parameters(data).content_size
         if size != zstandard.CONTENTSIZE_UNKNOWN and size > most_bytes:
             raise TooLarge(f"{size} bytes; {most_bytes} is the limit")
-        plain: bytes = zstandard.ZstdDecompressor(max_window_size=MOST_WINDOW_BYTES).decompress(
+        plain: bytes = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES).decompress(
             data, max_output_size=most_bytes, allow_extra_data=False
         )
     except zstandard.ZstdError as error:

@@ -226,7 +226,7 @@ def test_a_node_that_has_too_many_probes_may_lose_some(
     north: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ingest.store([Upload("n1", probes=probes(0, 16))])
-    monkeypatch.setattr(writes, "MOST_PROBES", 8)
+    monkeypatch.setattr(writes, "MAX_PROBES", 8)
     assert ingest.store([Upload("n1", hostname="h", probes={"p0": GPU})])[0].outcome == "updated"
     assert ingest.store([Upload("n1", probes={"p0": None})])[0].outcome == "updated"
     assert ingest.store([Upload("n1", probes=probes(0, 1))])[0].outcome == "refused"

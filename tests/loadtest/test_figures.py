@@ -9,7 +9,7 @@ import pytest
 
 from loadtest.bench import BenchError, numbers, percentile
 from loadtest.benches.calibrate import (
-    MOST_PARTITIONS,
+    MAX_PARTITIONS,
     SMALL_SLOTS,
     SOME,
     Observation,
@@ -44,14 +44,14 @@ def test_a_node_s_memory_is_of_some_tags_full_leases_and_the_first_fleet() -> No
     seen = [
         Observation({}, used, state, tags, 1, 1, most, slots)
         for slots, tags, most, state in itertools.product(
-            (1024, SMALL_SLOTS), (1, SOME, 64), (MOST_PARTITIONS, 1), ("cold", "warm")
+            (1024, SMALL_SLOTS), (1, SOME, 64), (MAX_PARTITIONS, 1), ("cold", "warm")
         )
     ]
     found = ordinary(seen, 1024)
     assert (found.state, found.tags, found.most, found.slots) == (
         "cold",
         SOME,
-        MOST_PARTITIONS,
+        MAX_PARTITIONS,
         1024,
     )
 

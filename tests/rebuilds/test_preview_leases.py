@@ -217,7 +217,7 @@ def test_of_a_users_previews_the_oldest_end(user: User) -> None:
     kept = previews.start("//other", {}, other, "c").uuid
     made = [
         previews.start(f"//node[{number}]", {}, user, f"client {number}").uuid
-        for number in range(previews.MOST_OF_A_USER + 5)
+        for number in range(previews.MAX_OF_A_USER + 5)
     ]
     there = set(Preview.objects.values_list("uuid", flat=True))
     assert there == {kept, *made[5:]}

@@ -46,7 +46,7 @@ class Rig:
     """A mock API and a worker that talks to it."""
 
     def __init__(
-        self, *options: str, token: str = mockapi.TOKEN, most_page_bytes: int = pages.MOST_BYTES
+        self, *options: str, token: str = mockapi.TOKEN, most_page_bytes: int = pages.MAX_BYTES
     ) -> None:
         from twisted.internet import reactor
 

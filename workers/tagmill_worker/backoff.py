@@ -9,9 +9,9 @@ FIRST_SECONDS = 0.25
 # With the two seconds that a server without its database asks for, one that comes back is noticed
 # within five, however long it was away. A thousand workers then make some 300 requests a second,
 # which a server answers without its database.
-MOST_SECONDS = 3.0
+MAX_SECONDS = 3.0
 # What a server may ask for; a typing error in a proxy must not stop a worker for a day.
-MOST_RETRY_AFTER = 300.0
+MAX_RETRY_AFTER = 300.0
 
 
 class Backoff:
@@ -24,7 +24,7 @@ class Backoff:
     def __init__(
         self,
         first: float = FIRST_SECONDS,
-        most: float = MOST_SECONDS,
+        most: float = MAX_SECONDS,
         uniform: Callable[[float, float], float] = random.uniform,
     ) -> None:
         self._first = first
@@ -41,4 +41,4 @@ class Backoff:
         ceiling = min(self._most, self._first * 2.0 ** min(self.attempts, 32))
         self.attempts += 1
         jitter = self._uniform(0.0, ceiling)
-        return jitter + min(max(retry_after or 0.0, 0.0), MOST_RETRY_AFTER)
+        return jitter + min(max(retry_after or 0.0, 0.0), MAX_RETRY_AFTER)

@@ -62,10 +62,10 @@ CONNECT_SECONDS = 10.0
 # From the request to the last byte of the answer. A page of 4 MiB XML is some 100 kB on the wire.
 ANSWER_SECONDS = 60.0
 # An answer that is not a page: 256 leases of 500 expressions are some 20 MB.
-MOST_ANSWER_BYTES = 64 * 1024 * 1024
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
 # Heartbeat, long-poll, page and completion at the same time.
 CONNECTIONS = 4
-MOST_DETAIL = 300
+MAX_DETAIL = 300
 
 
 class Client:
@@ -78,7 +78,7 @@ class Client:
         token: str,
         *,
         seconds: float = ANSWER_SECONDS,
-        most_page_bytes: int = pages.MOST_BYTES,
+        most_page_bytes: int = pages.MAX_BYTES,
     ) -> None:
         self._reactor = reactor
         self._root = server_url.rstrip("/") + "/api/v1/"
@@ -104,7 +104,7 @@ class Client:
         return await self._post("workers/complete", message, CompletionAnswer)
 
     async def give_up(self, message: GiveUp) -> None:
-        await self._ask("POST", "workers/fail", dump(message), MOST_ANSWER_BYTES)
+        await self._ask("POST", "workers/fail", dump(message), MAX_ANSWER_BYTES)
 
     async def batch(
         self,
@@ -141,7 +141,7 @@ class Client:
         await self._pool.closeCachedConnections()
 
     async def _post(self, path: str, message: Any, kind: type[T], wait: int = 0) -> T:
-        _, body = await self._ask("POST", path, dump(message), MOST_ANSWER_BYTES, wait)
+        _, body = await self._ask("POST", path, dump(message), MAX_ANSWER_BYTES, wait)
         try:
             return load(kind, body)
         except WireError as error:
@@ -267,9 +267,9 @@ def problem(body: bytes) -> tuple[str, str]:
     except orjson.JSONDecodeError:
         value = None
     if not isinstance(value, dict):
-        return "", body[:MOST_DETAIL].decode("utf-8", "replace")
+        return "", body[:MAX_DETAIL].decode("utf-8", "replace")
     detail = value.get("detail") or value.get("title") or ""
-    return str(value.get("code", "")), str(detail)[:MOST_DETAIL]
+    return str(value.get("code", "")), str(detail)[:MAX_DETAIL]
 
 
 def retry_after(headers: Headers) -> float | None:

@@ -19,10 +19,10 @@ from tagmill_worker.job import Job
 from tagmill_worker.metrics import Metrics
 
 # One transaction of the server's each.
-MOST_RESULTS = 64
+MAX_RESULTS = 64
 # Of one completion as JSON, unless a single result has more: a quarter of what a server takes by
 # default, and of partitions of 500 tags some 20.
-MOST_BYTES = 4 * 1024 * 1024
+MAX_BYTES = 4 * 1024 * 1024
 # Answers of 500 and the like before the results are given up: what the server fails on once more
 # would keep all later results waiting. A 503, or none, says nothing about the results.
 SEND_ATTEMPTS = 8
@@ -67,7 +67,7 @@ class Completer:
         self._expects = expects
         self._ready: list[_Item] = []
         self._sending: list[_Item] = []
-        self._most_bytes = MOST_BYTES
+        self._most_bytes = MAX_BYTES
         self._is_running = False
         self._lingering: Deferred[None] | None = None
 
@@ -91,7 +91,7 @@ class Completer:
     @property
     def _is_enough(self) -> bool:
         return (
-            len(self._ready) >= MOST_RESULTS
+            len(self._ready) >= MAX_RESULTS
             or sum(item.size for item in self._ready) >= self._most_bytes
             or not self._expects()
         )
@@ -137,7 +137,7 @@ class Completer:
         """The next completion, taken off what is ready: at least one result."""
         size, count = self._ready[0].size, 1
         incarnation = self._ready[0].job.incarnation
-        for item in self._ready[1:MOST_RESULTS]:
+        for item in self._ready[1:MAX_RESULTS]:
             size += item.size
             if size > self._most_bytes or item.job.incarnation != incarnation:
                 break

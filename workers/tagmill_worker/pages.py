@@ -18,7 +18,7 @@ from tagmill_worker.errors import AnswerTooLarge, ProtocolError
 
 # Above any page that a server sends (64 MiB of XML at most, or one node with 16 documents of 7 MiB;
 # JSON's quotes double that at worst), below what a small machine can spare.
-MOST_BYTES = 256 * 1024 * 1024
+MAX_BYTES = 256 * 1024 * 1024
 # Only used for servers that do not compress.
 ZSTD_LEVEL = 1
 
@@ -48,7 +48,7 @@ class Page:
         return len(self.data)
 
 
-def read(data: bytes, is_zstd: bool, most_bytes: int = MOST_BYTES) -> Page:
+def read(data: bytes, is_zstd: bool, most_bytes: int = MAX_BYTES) -> Page:
     """A page from a response's body. Raises ProtocolError."""
     body = unpack(data, most_bytes) if is_zstd else data
     if not is_zstd:
@@ -66,7 +66,7 @@ def _read_slowly(body: bytes, data: bytes) -> Page:
     return Page(batch.partition, batch.rev, batch.next, not batch.nodes, data)
 
 
-def unpack(data: bytes, most_bytes: int = MOST_BYTES) -> bytes:
+def unpack(data: bytes, most_bytes: int = MAX_BYTES) -> bytes:
     """The decompressed bytes, `most_bytes` at most. Raises ProtocolError."""
     try:
         return zstd.unpack(data, most_bytes)

@@ -60,13 +60,13 @@ WAIT_SECONDS = 25
 LOW_WATER_SECONDS = 0.1
 LOW_WATER_PAGES = 2
 # Named in a lease request; the server reads 1 MiB of it.
-MOST_HOLDS = 50_000
-MOST_NAMED = 5_000
+MAX_HOLDS = 50_000
+MAX_NAMED = 5_000
 # Attempts for one page; then the partition goes back, perhaps to a worker with a better path.
 FETCH_ATTEMPTS = 8
 # Seconds before a partition that the child did not get through may be leased again: twice as many
 # each time.
-FIRST_DELAY, MOST_DELAY = 5, 600
+FIRST_DELAY, MAX_DELAY = 5, 600
 # Of the host's name, as the server stores it.
 MAX_HOST = 256
 # A lease that is not given back ends by the server's clock anyway.
@@ -159,8 +159,8 @@ class Worker:
         request = LeaseRequest(
             registered.worker,
             self._settings.max_partitions,
-            self._store.partitions()[:MOST_HOLDS],
-            list(self._jobs) if len(self._jobs) <= MOST_NAMED else None,
+            self._store.partitions()[:MAX_HOLDS],
+            list(self._jobs) if len(self._jobs) <= MAX_NAMED else None,
         )
         answer = await self._persistently(
             "lease", lambda: self._client.lease(request, WAIT_SECONDS)
@@ -392,8 +392,8 @@ class Worker:
             return 0
         times = self._unfinished[partition]
         self._unfinished[partition] += 1
-        # A shift of so many bits is beyond MOST_DELAY.
-        return min(FIRST_DELAY << min(times, 16), MOST_DELAY)
+        # A shift of so many bits is beyond MAX_DELAY.
+        return min(FIRST_DELAY << min(times, 16), MAX_DELAY)
 
     def _abandon(self, job: Job, reason: str, *, give_back: bool, delay: int = 0) -> None:
         job.is_abandoned = True

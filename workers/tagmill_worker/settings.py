@@ -20,15 +20,15 @@ from tagmill_worker.errors import BadSettings
 from tagmill_worker.evaluators.base import AUTO, EVALUATORS, has_kernel, resolve
 
 PREFIX = "TAGMILL_WORKER_"
-MOST_PORT = 65535
-MOST_PARTITIONS = 256
+MAX_PORT = 65535
+MAX_PARTITIONS = 256
 API = "/api/v1"
-LEAST_EVALUATION_BYTES = 256 * 2**20
+MIN_EVALUATION_BYTES = 256 * 2**20
 
 
 def evaluation_bytes(text: str) -> int:
     value = size(text)
-    if 0 < value < LEAST_EVALUATION_BYTES:
+    if 0 < value < MIN_EVALUATION_BYTES:
         raise ValueError("must be 256MiB or more, which a large document takes, or 0")
     return value
 
@@ -131,7 +131,7 @@ class Settings:
     prefetch: int = option(
         size, "16MiB", "Bytes of batches, compressed, fetched ahead of the evaluation."
     )
-    max_partitions: int = option(count(1, MOST_PARTITIONS), "64", "Most partitions in one lease.")
+    max_partitions: int = option(count(1, MAX_PARTITIONS), "64", "Most partitions in one lease.")
     store_bytes: int = option(
         size, "512MiB", "Bytes of batches, compressed, kept between leases. 0 keeps none."
     )
@@ -156,7 +156,7 @@ class Settings:
     shadow: float = option(
         share, "0", "Share of the documents, 0 to 1, on which the kernel is compared with lxml."
     )
-    metrics_port: int = option(count(0, MOST_PORT), "0", "Port of Prometheus' `/metrics`. 0: none.")
+    metrics_port: int = option(count(0, MAX_PORT), "0", "Port of Prometheus' `/metrics`. 0: none.")
     metrics_host: str = option(str, "127.0.0.1", "Address that `/metrics` listens on.")
     log_level: str = option(
         choice("debug", "info", "warning", "error"),

@@ -17,7 +17,7 @@ from tagmill_worker.pages import Page
 IDLE_SECONDS = 3600.0
 # Each delta is a page of its own, and a full evaluation unpacks them all: past this many, or past
 # half the size of the first pages, fetching everything again is cheaper.
-MOST_DELTA_PAGES = 256
+MAX_DELTA_PAGES = 256
 # What Python needs for a page beyond its bytes.
 PAGE_OVERHEAD = 200
 
@@ -108,7 +108,7 @@ class Store:
         image.size += grown
         self.size += grown
         is_patchy = image.size - image.base_bytes > max(image.base_bytes // 2, 1 << 16)
-        if self.size > self._most or image.delta_pages > MOST_DELTA_PAGES or is_patchy:
+        if self.size > self._most or image.delta_pages > MAX_DELTA_PAGES or is_patchy:
             self.drop(partition)
 
     def drop(self, partition: int) -> None:

@@ -14,12 +14,12 @@ from rich.table import Table
 
 from loadtest.bench import BenchError, write_json
 from loadtest.planner import costs
-from loadtest.planner.capacity import MOST_NODES, Demand, Plan, plan, round_seconds
+from loadtest.planner.capacity import MAX_NODES, Demand, Plan, plan, round_seconds
 from loadtest.planner.simulation import Simulated, simulate
 
-MOST_TAGS = 100_000
+MAX_TAGS = 100_000
 # The formula and the simulation, or either and a measurement, may differ by this share.
-MOST_ERROR = 0.25
+MAX_ERROR = 0.25
 # Units of the table, powers of 1000.
 SCALES = ("B", "kB", "MB", "GB", "TB", "PB")
 
@@ -43,8 +43,8 @@ class Command(BaseCommand):
         parser.add_argument("--json", type=Path, metavar="FILE")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        if not 1 <= options["nodes"] <= MOST_NODES or not 1 <= options["tags"] <= MOST_TAGS:
-            raise CommandError(f"--nodes is 1 to {MOST_NODES:,}, --tags 1 to {MOST_TAGS:,}")
+        if not 1 <= options["nodes"] <= MAX_NODES or not 1 <= options["tags"] <= MAX_TAGS:
+            raise CommandError(f"--nodes is 1 to {MAX_NODES:,}, --tags 1 to {MAX_TAGS:,}")
         if options["slots"] is not None and options["slots"] < 1:
             raise CommandError("--slots must be positive")
         try:
@@ -61,7 +61,7 @@ class Command(BaseCommand):
         show(Console(), unit, made, result)
         if options["json"]:
             write_json(options["json"], result)
-        if result["error"] > MOST_ERROR:
+        if result["error"] > MAX_ERROR:
             raise CommandError(
                 f"formula and simulation differ by {result['error']:.0%}: do not trust this plan"
             )

@@ -18,7 +18,7 @@ SYSTEM_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 PROBE = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 KIND = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 # Of a node, and of one upload, deletions included.
-MOST_PROBES = 16
+MAX_PROBES = 16
 HOSTNAME_LENGTH = 255
 
 
@@ -84,8 +84,8 @@ def check(upload: Upload) -> CheckedUpload:
     hostname = upload.hostname or ""
     if len(hostname) > HOSTNAME_LENGTH or not hostname.isprintable():
         raise Invalid(f"a hostname is at most {HOSTNAME_LENGTH} characters", field="hostname")
-    if len(upload.probes) > MOST_PROBES:
-        raise Invalid(f"a node has at most {MOST_PROBES} probes", field="probes")
+    if len(upload.probes) > MAX_PROBES:
+        raise Invalid(f"a node has at most {MAX_PROBES} probes", field="probes")
     return CheckedUpload(
         upload, {probe: _document(probe, data) for probe, data in upload.probes.items()}
     )

@@ -8,7 +8,7 @@ from typing import Any
 from tagmill import sql
 from tagmill.errors import Invalid
 from tagmill.fleet.digests import node_digest
-from tagmill.fleet.documents import MOST_PROBES, CheckedDocument, CheckedUpload
+from tagmill.fleet.documents import MAX_PROBES, CheckedDocument, CheckedUpload
 from tagmill.fleet.partitions import Held, HeldPartitions
 from tagmill.matches import matches
 from tagmill.tags import assignments
@@ -63,9 +63,9 @@ def check_probes(checked: CheckedUpload, node: Stored | None) -> None:
     if node is None:
         return
     count = len(node.digests_after(checked))
-    if count > max(MOST_PROBES, len(node.digests)):
+    if count > max(MAX_PROBES, len(node.digests)):
         raise Invalid(
-            f"a node has at most {MOST_PROBES} probes, and {node.system_id} would have {count}: "
+            f"a node has at most {MAX_PROBES} probes, and {node.system_id} would have {count}: "
             "delete some first",
             field="probes",
         )

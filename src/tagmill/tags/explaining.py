@@ -25,19 +25,19 @@ from tagmill.work.models import Worker
 from tagmill_wire import bitmap
 
 # A document of 4 MiB takes some 60 MB as a tree.
-MOST_BYTES = 1024 * 1024 * 1024
+MAX_BYTES = 1024 * 1024 * 1024
 # Of what a process may print. The tree of a definition of 16 KiB, with what its parts found, has
 # some 1 MB.
 MAX_ANSWER_BYTES = 8 * 1024 * 1024
 MAX_ERROR_BYTES = 2000
 # Processes at a time; each takes a core for as long as a definition may.
-MOST_AT_ONCE = 4
+MAX_AT_ONCE = 4
 # For one of them, in a thread that other requests need.
 WAIT_SECONDS = 1.0
 # A process starts in a tenth of a second.
 START_SECONDS = 5.0
 
-_running = threading.BoundedSemaphore(MOST_AT_ONCE)
+_running = threading.BoundedSemaphore(MAX_AT_ONCE)
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def _explained(
         "namespaces": dict(namespaces),
         "probes": dict(probes),
         "seconds": seconds,
-        "bytes": MOST_BYTES,
+        "bytes": MAX_BYTES,
         "answer_bytes": MAX_ANSWER_BYTES,
     }
     if not _running.acquire(timeout=WAIT_SECONDS):

@@ -39,7 +39,7 @@ from tagmill_wire import bitmap
 Change = Literal["members", "out", "added", "removed"]
 # Every live preview is evaluated again when a node changes: more than anybody looks at would only
 # cost. The bench has ten clients.
-MOST_OF_A_USER = 32
+MAX_OF_A_USER = 32
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def start(
     compare_to: str | None = None,
 ) -> Preview:
     """Evaluate the definition everywhere, ahead of other work. The client's older preview ends, and
-    the user's oldest one when MOST_OF_A_USER are there.
+    the user's oldest one when MAX_OF_A_USER are there.
 
     `compare_to` names a tag. Raises InvalidDefinition, TooLarge, NotFound.
     """
@@ -156,7 +156,7 @@ def _replaced(by: User, client: str) -> QuerySet[Preview]:
     """The client's older preview, and the user's oldest where there would be too many."""
     theirs = Preview.objects.filter(requested_by=by)
     others = theirs.exclude(client=client).order_by("-id").values_list("id", flat=True)
-    too_many = list(others[MOST_OF_A_USER - 1 :])
+    too_many = list(others[MAX_OF_A_USER - 1 :])
     return theirs.filter(Q(client=client) | Q(id__in=too_many))
 
 

@@ -61,10 +61,10 @@ MAX_OVERTAKEN = 8
 # An ordinary lease takes one preview along for so many expressions of tags.
 RIDERS = 4
 # An ordinary lease of many partitions, each to be fetched, would keep previews of them waiting.
-MOST_ORDINARY = 16
+MAX_ORDINARY = 16
 # A lease and its completion cost as much as so many partitions that are held: fewer are not worth
 # a round trip each.
-LEAST_HELD = 4
+MIN_HELD = 4
 # Partitions that one line of the log names.
 MAX_LOGGED = 16
 # Somebody may enqueue between our look and our insert; then we look again.
@@ -208,7 +208,7 @@ def lease(worker: Worker, max_partitions: int, holds: Sequence[int]) -> LeaseAns
         }
         while found := sql.rows(__file__, "candidates", parameters):
             candidates, kind = _chosen([Candidate(*row) for row in found], owes)
-            most = max_partitions if kind == PREVIEW else min(max_partitions, MOST_ORDINARY)
+            most = max_partitions if kind == PREVIEW else min(max_partitions, MAX_ORDINARY)
             jobs = _fetch(candidates, min(most, _share(candidates, kind, holds)))
             answer = replace(_granted(worker, jobs, kind), incarnation=owes.incarnation)
             # Jobs whose work is done already do not count; others took the rest of them.
@@ -239,7 +239,7 @@ def _share(candidates: list[Candidate], kind: Kind, holds: Sequence[int]) -> int
     if kind == PREVIEW:
         return math.ceil(part)
     held = len({item.partition for item in candidates} & set(holds))
-    return max(math.ceil(part / 2), min(held, max(LEAST_HELD, math.ceil(part))))
+    return max(math.ceil(part / 2), min(held, max(MIN_HELD, math.ceil(part))))
 
 
 def _fetch(candidates: list[Candidate], wanted: int) -> dict[int, int]:

@@ -17,10 +17,10 @@ from tagmill_expressions.vocabulary import State, Values, is_number, to_number
 
 _EQUALITY = frozenset({"=", "!="})
 # Beyond, comparing the spelling takes more than a few milliseconds.
-_MOST_COMPARED = 2_000
+_MAX_COMPARED = 2_000
 _NEAR = 3
 # So many different values are a list that somebody reads; more are serials.
-_MOST_LISTED = 40
+_MAX_LISTED = 40
 _SHOWN = 12
 # A number of bytes or Hz that small is one of GiB or GHz, most likely.
 _SMALL = 65_536
@@ -181,7 +181,7 @@ def _hint(findings: Findings, world: World, text: str, places: Places) -> str:
     # A machine's parts before the machines themselves, which bear their hostnames.
     nested = frozenset(place for place in places or () if _is_nested(place))
     kept = _kept(world, world.values(nested or places) or [])
-    near = findings.near(text, kept[:_MOST_COMPARED], _NEAR)
+    near = findings.near(text, kept[:_MAX_COMPARED], _NEAR)
     if near:
         return f": the nearest is {' or '.join(repr(value) for value in near)}"
     world.spend(len(kept) * len(text) // 64)
@@ -190,7 +190,7 @@ def _hint(findings: Findings, world: World, text: str, places: Places) -> str:
         return f": the nearest is '{max(begins, key=len)}'"
     known = world.values(nested or places) or []
     there = [value for value in kept if value]
-    if not there or len(there) > _MOST_LISTED or not all(found.listed for found in known):
+    if not there or len(there) > _MAX_LISTED or not all(found.listed for found in known):
         return ""
     return f": there {'is' if len(there) == 1 else 'are'} {listed(there, _SHOWN)}"
 

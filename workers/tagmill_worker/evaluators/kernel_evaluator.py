@@ -35,9 +35,9 @@ from tagmill_worker.evaluators.lxml_evaluator import LxmlImage
 STEPS_PER_SECOND = 10_000_000
 # Ordinary expressions take some hundred steps a document, where they cannot be answered by columns
 # at all: they are not to fail on a large page, however little time there is.
-LEAST_STEPS_PER_DOCUMENT = 10_000
+MIN_STEPS_PER_DOCUMENT = 10_000
 # The kernel counts in 64 bits.
-MOST_STEPS = 1 << 62
+MAX_STEPS = 1 << 62
 # Shadowing needs a page's documents again. A tenth of the pages, with ten times the share of each,
 # costs a tenth of unpacking them all.
 SHADOW_PAGES = 0.1
@@ -218,8 +218,8 @@ class KernelEvaluator:
 
 def steps(seconds: float, documents: int) -> int:
     """The budget of one expression on so many documents, where it may take so long."""
-    allowed = max(STEPS_PER_SECOND * seconds, LEAST_STEPS_PER_DOCUMENT * documents)
-    return int(min(allowed, MOST_STEPS))
+    allowed = max(STEPS_PER_SECOND * seconds, MIN_STEPS_PER_DOCUMENT * documents)
+    return int(min(allowed, MAX_STEPS))
 
 
 def composition(probes: Mapping[str, str]) -> dict[str, bytes | str]:

@@ -40,15 +40,15 @@ from tagmill_worker.pages import Page
 
 ROOT = Path(__file__).resolve().parents[2]
 # The child has the next page at hand while it evaluates one; more would only be lost with it.
-MOST_SENT = 2
+MAX_SENT = 2
 # Pages that it holds are small to ask for and quick to answer: then waking one another costs most.
-MOST_ASKED = 32
+MAX_ASKED = 32
 # A child that ended this often on one expression, document or page would do so again.
-MOST_DEATHS = 2
+MAX_DEATHS = 2
 # The largest page takes some seconds to unpack, and the largest document a tenth of one to parse,
 # whatever the expressions may take: what is not over by then waits for the machine.
 READ_SECONDS = 30.0
-MOST_STARTS = 3
+MAX_STARTS = 3
 # An ordinary expression takes 0.2 s for all of a partition; one of a second a document is as much a
 # runaway as one that never ends.
 PASS_FACTOR = 6
@@ -306,7 +306,7 @@ class EvaluatorProcess:
     def _pump(self) -> None:
         child = self._child
         while child is not None and child.is_ready and self._queue:
-            most = MOST_ASKED if self._queue[0].page.key in self._hot else MOST_SENT
+            most = MAX_ASKED if self._queue[0].page.key in self._hot else MAX_SENT
             if len(self._sent) >= most:
                 break
             task = self._queue.popleft()
@@ -428,12 +428,12 @@ class EvaluatorProcess:
         if not self._blamed:
             log.error("the child died", action="child_died", status=status, noted=noted._asdict())
             if self._sent:
-                reason = f"the evaluator died on it {MOST_DEATHS} times ({_meaning(status)})"
+                reason = f"the evaluator died on it {MAX_DEATHS} times ({_meaning(status)})"
                 self._count(self._sent[0], noted, reason)
         self._blamed = None
         self._queue.extendleft(task for task in reversed(self._sent) if not task.is_cancelled)
         self._sent.clear()
-        if self._starts >= MOST_STARTS:
+        if self._starts >= MAX_STARTS:
             self._child = None
             self._failed(EvaluatorBroken(f"the child process does not start: {status}"))
             return
@@ -447,7 +447,7 @@ class EvaluatorProcess:
         places = {PARSING: noted.slot, IDLE: task.number}
         key = (noted.expression, places.get(noted.expression, 0))
         task.pass_.deaths[key] += 1
-        if task.pass_.deaths[key] < MOST_DEATHS:
+        if task.pass_.deaths[key] < MAX_DEATHS:
             return
         if noted.expression not in READING:
             self._blame(task, noted, reason)

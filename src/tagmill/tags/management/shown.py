@@ -18,7 +18,7 @@ from tagmill_expressions.lint import Warning, caret
 
 TRUE, FALSE = ("✔", "green"), ("✘", "red")
 # Of what a path found; the answer has up to 20 of them.
-MOST_HITS = 5
+MAX_HITS = 5
 INDENT = "  "
 
 
@@ -62,12 +62,12 @@ def _tree(part: dict[str, Any], above: Tree | None = None) -> Tree:
     mark, style = TRUE if part["verdict"] else FALSE
     label = Text.assemble((f"{mark} ", style), part["text"], (f"  {_value(part)}", "dim"))
     tree = Tree(label) if above is None else above.add(label)
-    for hit in part["hits"][:MOST_HITS]:
+    for hit in part["hits"][:MAX_HITS]:
         line = "" if hit["line"] is None else f":{hit['line']}"
         said = "  ".join(filter(None, (hit["about"], hit["text"])))
         tree.add(Text.assemble((f"{hit['path']}{line}", "cyan"), "  ", said, overflow="fold"))
-    if part["hits"] and part["total"] > MOST_HITS:
-        tree.add(Text(f"and {part['total'] - MOST_HITS} more", style="dim"))
+    if part["hits"] and part["total"] > MAX_HITS:
+        tree.add(Text(f"and {part['total'] - MAX_HITS} more", style="dim"))
     if part["missing"] is not None:
         tree.add(Text(part["missing"]["sentence"], style="yellow"))
     for operand in part["operands"]:
