@@ -24,6 +24,7 @@ from tagmill.errors import Invalid, NotFound
 from tagmill.fleet import batches
 from tagmill.fleet.models import Partition
 from tagmill.matches import staleness
+from tagmill.work import workers
 
 # A bigint has at most 19 digits; 18 always fit.
 MAX_DIGITS = 18
@@ -66,10 +67,7 @@ class NodesOfPartition(WorkerCall):
         ],
     )
     def get(self, request: Request, partition: int) -> HttpResponse:
-        readable = Partition.objects.filter(id=partition)
-        if not self.token.all_clusters:
-            readable = readable.filter(cluster__in=self.token.clusters.all())
-        if not readable.exists():
+        if not workers.readable(self.token, Partition.objects.filter(id=partition)).exists():
             raise NotFound(f"no partition {partition}")
         config = load()
         batch = batches.read_in(

@@ -79,10 +79,8 @@ class Workers(Resource):
 
 
 def _with_clusters(worker: Any) -> Any:
-    token = worker.token
-    worker.clusters = (
-        None if token.all_clusters else [cluster.name for cluster in token.clusters.all()]
-    )
+    found = workers.clusters_of(worker.token)
+    worker.clusters = None if found is None else [cluster.name for cluster in found]
     return worker
 
 
@@ -131,7 +129,8 @@ class RegisterWorker(WorkerCall):
     @_documented("register", 201)
     def post(self, request: Request) -> HttpResponse:
         worker = workers.register(self.token, self.message(messages.Register))
-        clusters = Cluster.objects.all() if self.token.all_clusters else self.token.clusters.all()
+        named = workers.clusters_of(self.token)
+        clusters = Cluster.objects.all() if named is None else named
         config = load()
         answer = messages.Registered(
             worker=str(worker.uuid),

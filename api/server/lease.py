@@ -108,7 +108,6 @@ def registered(worker: str, token: WorkerToken) -> Worker:
 
 
 def cluster_ids(token: WorkerToken) -> frozenset[int] | None:
-    """The clusters that the token names; None for every cluster."""
-    if token.all_clusters:
-        return None
-    return frozenset(token.clusters.values_list("id", flat=True))
+    """The token's clusters; None for every cluster."""
+    clusters = workers.clusters_of(token)
+    return None if clusters is None else frozenset(clusters.values_list("id", flat=True))

@@ -10,6 +10,7 @@ from django.db.models.functions import Now
 
 from tagmill.errors import AlreadyExists, Invalid, NotFound, WorkerGone
 from tagmill.fleet import clusters
+from tagmill.fleet.models import Partition
 from tagmill.tags import tags
 from tagmill.work import leases, workers
 from tagmill.work.models import Worker, WorkerToken
@@ -84,12 +85,24 @@ def test_what_is_not_the_token_does_not_authenticate() -> None:
 def test_a_token_names_clusters_or_all_of_them() -> None:
     north = clusters.create("north")
     token, _ = workers.issue_token("rack", [north])
-    assert list(token.clusters.all()) == [north] and not token.all_clusters
+    clusters.create("south")
+    assert list(workers.clusters_of(token) or ()) == [north]
     with pytest.raises(AlreadyExists):
         workers.issue_token("rack", "all")
     for name, chosen in (("none", []), ("", [north]), ("a\nb", [north]), ("x" * 257, [north])):
         with pytest.raises(Invalid):
             workers.issue_token(name, chosen)
+
+
+def test_a_token_reads_the_partitions_of_its_clusters() -> None:
+    north, south = clusters.create("north"), clusters.create("south")
+    put("a", cluster="north")
+    put("b", cluster="south")
+    token, _ = workers.issue_token("rack", [north])
+    every, _ = workers.issue_token("every", "all")
+    assert {row.cluster for row in workers.readable(token, Partition.objects.all())} == {north}
+    found = {row.cluster for row in workers.readable(every, Partition.objects.all())}
+    assert found == {north, south} and workers.clusters_of(every) is None
 
 
 def test_a_worker_is_known_to_its_own_token_only() -> None:

@@ -37,7 +37,8 @@ class Command(BaseCommand):
 
     def _list(self) -> None:
         for token in WorkerToken.objects.prefetch_related("clusters").order_by("name", "id"):
-            names = "all" if token.all_clusters else ", ".join(map(str, token.clusters.all()))
+            clusters = workers.clusters_of(token)
+            names = "all" if clusters is None else ", ".join(map(str, clusters))
             ended = f"revoked {token.revoked_at:%F}" if token.revoked_at else "valid"
             self._line("worker", token.name, token.lookup, f"clusters {names}", ended)
         for mine in UserToken.objects.select_related("user").order_by("user__username", "id"):

@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from tagmill import locks
 from tagmill.errors import Invalid
 from tagmill.fleet import incarnation, vocabularies
-from tagmill.fleet.models import Cluster, Partition
+from tagmill.fleet.models import Partition
 from tagmill.matches import matches
 from tagmill.tags import failures, previews, publishing, rebuilds
 from tagmill.work import leases, workers
@@ -84,10 +84,8 @@ def _read(worker: Worker, results: Sequence[PartitionResult]) -> list[vocabulari
 
 def _answered(worker: Worker, results: Sequence[PartitionResult]) -> QuerySet[Partition]:
     """The partitions that the worker may answer for."""
-    rows = Partition.objects.filter(id__in={part.partition for part in results})
-    if not worker.token.all_clusters:
-        rows = rows.filter(cluster__in=Cluster.objects.filter(worker_tokens=worker.token))
-    return rows
+    named = {part.partition for part in results}
+    return workers.readable(worker.token, Partition.objects.filter(id__in=named))
 
 
 def _locked(worker: Worker, results: Sequence[PartitionResult]) -> dict[int, Partition]:

@@ -36,7 +36,6 @@ from tagmill import locks, sql
 from tagmill.config import load
 from tagmill.errors import WorkerGone
 from tagmill.fleet import incarnation, vocabularies
-from tagmill.fleet.models import Cluster
 from tagmill.locks import Lock
 from tagmill.matches import staleness
 from tagmill.matches.models import Expression
@@ -321,10 +320,8 @@ def _grant(
 
 def _clusters(worker: Worker) -> list[int] | None:
     """None: all of them."""
-    token = worker.token
-    if token.all_clusters:
-        return None
-    return list(Cluster.objects.filter(worker_tokens=token).values_list("id", flat=True))
+    clusters = workers.clusters_of(worker.token)
+    return None if clusters is None else list(clusters.values_list("id", flat=True))
 
 
 # -- keeping and ending ----------------------------------------------------------------------------

@@ -13,14 +13,14 @@ from uuid import UUID
 
 import structlog
 from django.db import IntegrityError, transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
 from tagmill import locks
 from tagmill.config import load
 from tagmill.errors import AlreadyExists, Invalid, NotFound, WorkerGone
 from tagmill.fleet import incarnation
-from tagmill.fleet.models import Cluster
+from tagmill.fleet.models import Cluster, Partition
 from tagmill.work.models import Worker, WorkerToken
 from tagmill_wire.messages import Register
 
@@ -76,6 +76,18 @@ def authenticate(token: str) -> WorkerToken | None:
     else:
         return found
     return None
+
+
+def clusters_of(token: WorkerToken) -> QuerySet[Cluster] | None:
+    """The clusters that the token may read and answer for, by name. None: all, also those made
+    later."""
+    return None if token.all_clusters else token.clusters.all()
+
+
+def readable(token: WorkerToken, partitions: QuerySet[Partition]) -> QuerySet[Partition]:
+    """Those of the partitions that are of the token's clusters."""
+    clusters = clusters_of(token)
+    return partitions if clusters is None else partitions.filter(cluster__in=clusters)
 
 
 def revoke(key: str) -> int:
