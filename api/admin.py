@@ -69,7 +69,7 @@ class TagForm(ModelForm):
                 "spellcheck": "false",
                 # For tag_form.js.
                 "data-lint-url": reverse_lazy("lint"),
-                "data-preview-url": reverse_lazy("new-preview"),
+                "data-preview-url": reverse_lazy("previews"),
             }
         ),
         help_text="XPath 1.0. Empty: a tag that is assigned by hand.",

@@ -1,9 +1,9 @@
-"""/api/v1/tags/lint and /api/v1/tags/.../explain: what a definition says, and why."""
+"""/api/v1/definitions/ and /api/v1/tags/{name}/explain: what a definition says, and why."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
 from rest_framework import serializers
@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 from api import limits
 from api.rest.base import Resource
-from api.rest.tags import DefinitionIn, OneTag, WarningOut
+from api.rest.tags import DefinitionIn, WarningOut
 from api.roles import Role
 from tagmill.errors import Invalid
 from tagmill.tags import explaining, linting
@@ -203,35 +203,14 @@ def told(found: explaining.Told) -> Mapping[str, Any]:
     }
 
 
-class _BesideTag(Resource):
-    """Shares its address with a tag of that name."""
-
-    conditional = OneTag.conditional
-
+class LintDefinition(Resource):
     roles = VIEWER
-    queryset = Tag.objects.all()
-    tag_name = ""
-
-    @extend_schema(exclude=True)
-    def get(self, request: Request) -> Response:
-        return OneTag.get(cast(OneTag, self), request, self.tag_name)
-
-    @extend_schema(exclude=True)
-    def patch(self, request: Request) -> Response:
-        return OneTag.patch(cast(OneTag, self), request, self.tag_name)
-
-    @extend_schema(exclude=True)
-    def delete(self, request: Request) -> Response:
-        return OneTag.delete(cast(OneTag, self), request, self.tag_name)
-
-
-class LintDefinition(_BesideTag):
     body_limit = limits.DEFINITION
     serializer_class = LintOut
-    tag_name = "lint"
+    queryset = Tag.objects.all()
 
     @extend_schema(
-        operation_id="tags_lint",
+        operation_id="definitions_lint",
         request=DefinitionIn,
         responses={200: LintOut},
         examples=LINT_EXAMPLES,
@@ -245,13 +224,14 @@ class LintDefinition(_BesideTag):
         return Response({"warnings": warnings_of(found.warnings), "vocabulary": vocabulary})
 
 
-class ExplainDefinition(_BesideTag):
+class ExplainDefinition(Resource):
+    roles = VIEWER
     body_limit = limits.DEFINITION
     serializer_class = ExplainOut
-    tag_name = "explain"
+    queryset = Tag.objects.all()
 
     @extend_schema(
-        operation_id="tags_explain_definition",
+        operation_id="definitions_explain",
         request=ExplainIn,
         responses={200: ExplainOut},
         examples=EXPLAIN_EXAMPLES,

@@ -1,4 +1,4 @@
-"""/api/v1/tags/preview: what a definition would match, before a tag has it.
+"""/api/v1/previews/: what a definition would match, before a tag has it.
 
 Under `manage.py serve`, `Prefer: wait=N` is held natively (api/server/previews.py); here the answer
 is at once.
@@ -26,7 +26,7 @@ from api import limits, pagination
 from api.rest import waits
 from api.rest.base import Resource, Strict
 from api.rest.clusters import cluster_named
-from api.rest.tags import Member, OneTag, TagFields, WarningOut, member
+from api.rest.tags import Member, TagFields, WarningOut, member
 from api.roles import Role
 from tagmill.config import load
 from tagmill.errors import Invalid, NotFound, PreviewGone
@@ -282,29 +282,11 @@ class PreviewCall(Resource):
         return Response(found, status, headers=headers)
 
 
-class NewPreview(PreviewCall):
-    """Shares its address with a tag that is named `preview`."""
-
-    roles = {}
-    conditional = OneTag.conditional
-
-    def get_throttles(self) -> Any:
-        return [PreviewThrottle()] if self.request.method == "POST" else []
-
-    @extend_schema(exclude=True)
-    def get(self, request: Request) -> Response:
-        return OneTag.get(cast(OneTag, self), request, "preview")
-
-    @extend_schema(exclude=True)
-    def patch(self, request: Request) -> Response:
-        return OneTag.patch(cast(OneTag, self), request, "preview")
-
-    @extend_schema(exclude=True)
-    def delete(self, request: Request) -> Response:
-        return OneTag.delete(cast(OneTag, self), request, "preview")
+class Previews(PreviewCall):
+    throttle_classes = [PreviewThrottle]
 
     @extend_schema(
-        operation_id="tags_preview",
+        operation_id="previews_create",
         request=PreviewIn,
         parameters=[LIMIT, CLUSTER],
         responses={200: PreviewOut, 202: PreviewOut},
@@ -380,7 +362,7 @@ class NodesOfPreview(Resource):
 
 def base(request: Request | HttpRequest) -> str:
     """The address of the API's previews, without a slash at its end."""
-    return str(request.build_absolute_uri(reverse("new-preview"))).rstrip("/")
+    return str(request.build_absolute_uri(reverse("previews"))).rstrip("/")
 
 
 def client_of(request: Request) -> str:

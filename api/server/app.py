@@ -183,7 +183,7 @@ class Server:
             ),
             _route(
                 "events",
-                "/api/v1/tags/preview/([0-9a-fA-F-]{36})/events",
+                "/api/v1/previews/([0-9a-fA-F-]{36})/events",
                 partial(EventsResource, self._previews, self._native),
             ),
             _route("healthz", "/healthz", lambda: health),
@@ -207,7 +207,7 @@ class Server:
         made = PreviewResource(
             self._waiting, self._rest, django, fallback, self._config.poll_seconds
         )
-        return _route("preview", "/api/v1/tags/preview(?:/[0-9a-fA-F-]{36})?", lambda: made)
+        return _route("preview", "/api/v1/previews(?:/[0-9a-fA-F-]{36})?", lambda: made)
 
     def _intake(self, request: Request) -> Import | None:
         if request.method != b"POST" or request.path.rstrip(b"/") != IMPORT_PATH:

@@ -1,4 +1,4 @@
-"""GET /api/v1/rebuilds/{uuid}/events and /api/v1/tags/preview/{uuid}/events: progress as
+"""GET /api/v1/rebuilds/{uuid}/events and /api/v1/previews/{uuid}/events: progress as
 server-sent events.
 
 One `progress` event at once and after each change, at most five a second, then one `end` event, and

@@ -44,7 +44,16 @@ ROUTINE = frozenset(
 # Refused connections are logged so often at most.
 REFUSAL_LOG_SECONDS = 10.0
 RESOURCES = frozenset(
-    {"clusters", "nodes", "tags", "rebuilds", "workers", "partitions", "previews"}
+    {
+        "clusters",
+        "definitions",
+        "nodes",
+        "partitions",
+        "previews",
+        "rebuilds",
+        "tags",
+        "workers",
+    }
 )
 
 

@@ -1,4 +1,4 @@
-"""POST /api/v1/tags/preview and GET of one, with `Prefer: wait=N`: held without a thread.
+"""POST /api/v1/previews/ and GET of one, with `Prefer: wait=N`: held without a thread.
 
 Django answers first, with all that it checks; an answer that is not complete yet is kept back until
 it is, its preview is gone, or the time is over. Without a wait, Django's answer is the answer.

@@ -150,7 +150,7 @@ class PreviewRun:
             text = next(self._texts)
         began = time.perf_counter()
         body = api.post(
-            "tags/preview", {"definition": text, "client": client}, Prefer=f"wait={WAIT_SECONDS}"
+            "previews/", {"definition": text, "client": client}, Prefer=f"wait={WAIT_SECONDS}"
         )
         seconds = time.perf_counter() - began
         if body["state"] != "complete":

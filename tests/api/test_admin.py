@@ -130,8 +130,8 @@ def test_a_viewer_on_the_staff_may_look_and_not_change(db: None, cluster: Cluste
 def test_the_tag_form_looks_while_somebody_types(site: Client, operator: APIClient) -> None:
     """What the script needs, and the script; tests/api/test_lint.py has what it asks for."""
     page = text(site.get("/admin/tags/tag/add/"))
-    assert 'data-lint-url="/api/v1/tags/lint"' in page
-    assert 'data-preview-url="/api/v1/tags/preview"' in page
+    assert 'data-lint-url="/api/v1/definitions/lint"' in page
+    assert 'data-preview-url="/api/v1/previews/"' in page
     assert "data-tag=" not in page
     made = operator.post("/api/v1/tags/", {"name": "gpu", "definition": "//a"}, format="json")
     tag = Tag.objects.get(name=made.json()["name"])
@@ -152,10 +152,10 @@ def test_the_form_may_ask_with_the_session_and_its_token(site: Client, operator:
     page = text(strict.get("/admin/tags/tag/add/"))
     (token,) = set(re.findall(r'csrfmiddlewaretoken" value="([^"]+)', page))
     asked = {"definition": "count(//node)"}
-    refused = strict.post("/api/v1/tags/lint", asked, content_type="application/json")
+    refused = strict.post("/api/v1/definitions/lint", asked, content_type="application/json")
     assert refused.status_code == 403
     answer = strict.post(
-        "/api/v1/tags/lint",
+        "/api/v1/definitions/lint",
         asked,
         content_type="application/json",
         headers={"X-CSRFToken": token},

@@ -16,7 +16,7 @@ from tagmill.flows.ingest import Upload
 from tagmill.tags import explaining
 from tests.api.conftest import BARE, problem
 
-EXPLAIN = "/api/v1/tags/explain"
+EXPLAIN = "/api/v1/definitions/explain"
 DISPLAY = "//node[@class='display']"
 Put = Callable[..., None]
 Evaluate = Callable[[], int]

@@ -186,13 +186,13 @@ def test_one_rebuild_and_the_first_of_its_events(api: APIClient) -> None:
 def test_metrics_and_lint(api: APIClient) -> None:
     measured(lambda: list(metrics.DatabaseCollector().collect()), 6, 2 * MATCHES)
     body = {"definition": "//node[@id='new']"}
-    measured(lambda: api.post("/api/v1/tags/lint", body, format="json"), ASKING + 1, 1_000)
+    measured(lambda: api.post("/api/v1/definitions/lint", body, format="json"), ASKING + 1, 1_000)
 
 
 def test_previews_read_no_tombstones_that_are_older_than_their_matches(api: APIClient) -> None:
     ann = User.objects.create_user("ann")
     made = previews.start("//a1", {}, ann, "editor", "t0100")
-    address = f"/api/v1/tags/preview/{made.uuid}"
+    address = f"/api/v1/previews/{made.uuid}"
     assert read(api, address, ASKING + 6, 3_000).json()["node_count"] > 10_000
     read(api, f"{address}?limit=1000&cluster=south", ASKING + 7, 4_000)
     for change in ("members", "out", "added", "removed"):

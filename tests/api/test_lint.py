@@ -14,7 +14,7 @@ from tagmill_expressions.vocabulary import Vocabulary
 from tests.api.conftest import problem
 from tests.tags.test_vocabulary import learn_parts, packed
 
-LINT = "/api/v1/tags/lint"
+LINT = "/api/v1/definitions/lint"
 
 
 def lint(client: APIClient, definition: str, **more: Any) -> Any:
@@ -85,7 +85,7 @@ def test_tags_answer_with_the_warnings_of_their_definitions(
 
 
 def test_a_preview_answers_with_them_too(operator: APIClient, learnt: None) -> None:
-    answer = operator.post("/api/v1/tags/preview", {"definition": "//nod"}, format="json")
+    answer = operator.post("/api/v1/previews", {"definition": "//nod"}, format="json")
     assert [warning["code"] for warning in answer.json()["warnings"]] == ["unknown_name"]
 
 

@@ -16,7 +16,7 @@ from tests.api.conftest import BARE, problem
 from tests.fleet.support import a_worker, work
 
 HAS_GPU = "//node[@class='display']"
-URL = "/api/v1/tags/preview"
+URL = "/api/v1/previews"
 
 
 def ask(user: APIClient, definition: str = HAS_GPU, **fields: Any) -> Any:
@@ -274,14 +274,6 @@ def test_a_user_may_ask_for_so_many_in_a_minute(
     finally:
         monkeypatch.undo()
         config.load.cache_clear()
-
-
-def test_a_tag_may_be_named_preview(fleet: None, operator: APIClient) -> None:
-    operator.post("/api/v1/tags/", {"name": "preview"}, format="json")
-    assert operator.get(URL).json()["name"] == "preview"
-    changed = operator.patch(URL, {"comment": "mine"}, format="json")
-    assert changed.json()["comment"] == "mine"
-    assert operator.delete(URL).status_code == 204
 
 
 def test_a_deleted_tag_is_compared_with_no_more(fleet: None, operator: APIClient) -> None:

@@ -47,17 +47,12 @@ ADDRESSES = [
     ("get", "tags/x/changes", "viewer"),
     ("post", "tags/x/publish", "operator"),
     ("get", "audit/", "admin"),
-    *(
-        (method, f"tags/{name}", role)
-        for name in ("lint", "explain", "preview")
-        for method, role in (("get", "viewer"), ("patch", "operator"), ("delete", "operator"))
-    ),
-    ("post", "tags/lint", "viewer"),
-    ("post", "tags/explain", "viewer"),
-    ("post", "tags/preview", "operator"),
-    ("get", f"tags/preview/{UUID}", "operator"),
-    ("delete", f"tags/preview/{UUID}", "operator"),
-    ("get", f"tags/preview/{UUID}/nodes", "operator"),
+    ("post", "definitions/lint", "viewer"),
+    ("post", "definitions/explain", "viewer"),
+    ("post", "previews/", "operator"),
+    ("get", f"previews/{UUID}", "operator"),
+    ("delete", f"previews/{UUID}", "operator"),
+    ("get", f"previews/{UUID}/nodes", "operator"),
     ("get", "rebuilds/", "viewer"),
     ("post", "rebuilds/", "operator"),
     ("get", f"rebuilds/{UUID}", "viewer"),

@@ -33,7 +33,7 @@ def test_an_import_refuses_what_it_does_not_understand(operator: APIClient, clus
     assert not Node.objects.exists()
 
 
-@pytest.mark.parametrize("path", ["tags/", "clusters/", "tags/preview", "nodes/"])
+@pytest.mark.parametrize("path", ["tags/", "clusters/", "previews/", "nodes/"])
 def test_nothing_is_unpacked(admin: APIClient, path: str) -> None:
     body = gzip.compress(b'{"name": "x"}')
     answer = admin.post(
@@ -71,15 +71,15 @@ def test_every_date_of_every_answer_ends_in_z(
     put("a")
     admin.post("/api/v1/tags/", {"name": "gpu", "definition": "//node"}, format="json")
     evaluate()
-    made = admin.post("/api/v1/tags/preview", {"definition": "//node"}, format="json")
+    made = admin.post("/api/v1/previews", {"definition": "//node"}, format="json")
     explained = admin.post(
-        "/api/v1/tags/explain", {"definition": "//node", "node": "a"}, format="json"
+        "/api/v1/definitions/explain", {"definition": "//node", "node": "a"}, format="json"
     )
     answers = [made, explained]
     for path in (
         "clusters/", "nodes/", "nodes/a", "tags/", "tags/gpu", "tags/gpu/explain?node=a",
         "rebuilds/", "workers/", "users/", "user-tokens/", "worker-tokens/",
-        f"tags/preview/{made.json()['uuid']}",
+        f"previews/{made.json()['uuid']}",
     ):  # fmt: skip
         answers.append(admin.get(f"/api/v1/{path}"))
     found = [DATES.findall(answer.content) for answer in answers]

@@ -89,6 +89,14 @@ def test_a_name_that_is_taken_is_a_conflict(operator: APIClient) -> None:
     problem(post(operator, "tags/", {"name": "a"}), 409, "already_exists")
 
 
+@pytest.mark.parametrize("name", ["lint", "explain", "preview"])
+def test_no_name_of_a_tag_is_taken_by_an_address(operator: APIClient, name: str) -> None:
+    assert post(operator, "tags/", {"name": name}).status_code == 201
+    assert operator.get(f"{TAGS}{name}").json()["name"] == name
+    allowed = operator.options(f"{TAGS}{name}")["Allow"].split(", ")
+    assert set(allowed) == {"GET", "PATCH", "DELETE", "HEAD", "OPTIONS"}
+
+
 def test_a_deleted_tag_is_gone(operator: APIClient) -> None:
     post(operator, "tags/", GPU)
     assert operator.delete(f"{TAGS}gpu").status_code == 204

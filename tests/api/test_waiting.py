@@ -52,7 +52,7 @@ def test_a_tag_names_the_cluster_that_has_no_worker(
         == (tag["waiting_for"])
     )
     # The evaluated tag is waited for no more; a preview says the same as a tag.
-    preview = post(operator, "tags/preview", {"definition": "//node"})
+    preview = post(operator, "previews/", {"definition": "//node"})
     assert said(preview) == [("no_worker", "south", 1), ("worker", "north", 1)]
     everywhere = support.a_worker()
     assert said(operator.get(f"{TAGS}gpu").json()) == [("worker", "south", 1)]
@@ -60,7 +60,7 @@ def test_a_tag_names_the_cluster_that_has_no_worker(
     tag = operator.get(f"{TAGS}gpu").json()
     assert (tag["state"], tag["waiting_for"]) == ("ready", [])
     assert operator.get(f"/api/v1/rebuilds/{rebuild['uuid']}").json()["waiting_for"] == []
-    assert operator.get(f"/api/v1/tags/preview/{preview['uuid']}").json()["waiting_for"] == []
+    assert operator.get(f"/api/v1/previews/{preview['uuid']}").json()["waiting_for"] == []
 
 
 def test_a_leased_partition_waits_for_its_evaluation_and_a_failure_for_people(

@@ -20,9 +20,9 @@ def test_a_token_of_any_bytes_is_a_wrong_token(stack: Stack, scheme: str) -> Non
         ("POST", "/api/v1/workers/lease"),
         ("GET", "/api/v1/partitions/1/nodes"),
         ("GET", f"/api/v1/rebuilds/{NOBODY}/events"),
-        ("GET", f"/api/v1/tags/preview/{NOBODY}/events"),
+        ("GET", f"/api/v1/previews/{NOBODY}/events"),
         ("POST", "/api/v1/nodes/import"),
-        ("POST", "/api/v1/tags/preview"),
+        ("POST", "/api/v1/previews"),
     ):
         response, data = call(
             stack, method, path, b"{}", Authorization=f"{scheme} {BYTES}", Prefer="wait=1"
@@ -43,7 +43,7 @@ def test_other_headers_may_hold_any_bytes(stack: Stack) -> None:
         ("POST", "/api/v1/workers/lease", lease, bearer, 200),
         ("GET", f"/api/v1/partitions/1/nodes?incarnation={NOBODY}", None, bearer, 410),
         ("GET", f"/api/v1/rebuilds/{NOBODY}/events", None, token, 404),
-        ("GET", f"/api/v1/tags/preview/{NOBODY}", None, token, 404),
+        ("GET", f"/api/v1/previews/{NOBODY}", None, token, 404),
         ("POST", "/api/v1/nodes/import", b"", token, 200),
         ("GET", "/healthz", None, "", 200),
         ("GET", "/readyz", None, "", 200),

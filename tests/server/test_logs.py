@@ -17,7 +17,7 @@ def test_each_refused_request_is_one_line(stack: Stack, tmp_path: Path) -> None:
         ("GET", "/api/v1/nodes/", None, 401),
         ("GET", "/nowhere", None, 404),
         ("POST", "/admin/login/", b"", 403),
-        ("PUT", "/api/v1/tags/lint", b"{}", 401),
+        ("PUT", "/api/v1/definitions/lint", b"{}", 401),
     )
     for method, path, body, status in refused:
         assert call(stack, method, path, body, Content_Type="application/json")[0].status == status

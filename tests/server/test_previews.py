@@ -25,7 +25,7 @@ from tests.server.test_serve import call, token_of
 
 __all__ = ["no_jobs"]
 
-URL = "/api/v1/tags/preview"
+URL = "/api/v1/previews"
 
 
 @pytest.fixture

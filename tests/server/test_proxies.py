@@ -44,7 +44,7 @@ def links(stack: Stack) -> list[str]:
     for prefer in ("", "wait=1"):
         body = json.dumps({"definition": "//node"})
         headers = {"Authorization": token, "Prefer": prefer, **JSON, **TLS}
-        answer = call(stack, "POST", "/api/v1/tags/preview", body, **headers)[0]
+        answer = call(stack, "POST", "/api/v1/previews", body, **headers)[0]
         found.append(answer.headers["Location"])
     return found
 
