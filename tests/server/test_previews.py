@@ -85,7 +85,7 @@ def test_a_wait_that_is_over_answers_with_progress(stack: Stack, token: str) -> 
     call(stack, "GET", f"{URL}/{body['uuid']}", Authorization=token)
     # A request that does not wait is timed like others. It is counted when it is over, which may be
     # a moment after its answer was read.
-    wait_until(lambda: 'request_seconds_count{route="tags"} 1.0' in scraped(stack))
+    wait_until(lambda: 'request_seconds_count{route="previews"} 1.0' in scraped(stack))
     assert 'requests_total{method="POST",route="preview",status="202"} 1.0' in scraped(stack)
     assert 'request_seconds_count{route="preview"}' not in scraped(stack)
     path = f"{URL}/{body['uuid']}"
