@@ -1,7 +1,6 @@
 """/api/v1/previews/: what a definition would match, before a tag has it.
 
-Under `manage.py serve`, `Prefer: wait=N` is held natively (api/server/previews.py); here the answer
-is at once.
+`Prefer: wait=N` of a GET is held natively (api/server/previews.py); the answer here is at once.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.http import HttpRequest
+from django.http import QueryDict
 from django.urls import reverse
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
 from rest_framework import serializers
@@ -35,8 +34,6 @@ from tagmill.tags import linting, places, previews, waiting
 from tagmill.tags.models import Preview
 
 OPERATOR = {"GET": Role.OPERATOR}
-# In the WSGI environment: api/server/previews.py waits, and will read the answer itself.
-WAITS = "tagmill.waits"
 CHANGES = ("members", "out", "added", "removed")
 
 
@@ -182,11 +179,9 @@ class Asked:
     cluster: Cluster | None
 
     @classmethod
-    def of(cls, request: Request | HttpRequest) -> Asked:
+    def of(cls, request: Request) -> Asked:
         """Raises Invalid, and NotFound for the cluster."""
-        limit = pagination.limit_of(request.GET)
-        name = request.GET.get("cluster")
-        return cls(base(request), limit, None if name is None else cluster_named(name))
+        return cls(base(request), *shown(request.query_params))
 
     def membership(self, preview: Preview) -> previews.Membership:
         return previews.Membership(preview, None if self.cluster is None else self.cluster.id)
@@ -197,6 +192,12 @@ class Asked:
         if self.cluster is not None:
             query["cluster"] = str(self.cluster.uuid)
         return f"{self.base}/{preview}/nodes?{urlencode(query)}"
+
+
+def shown(query: QueryDict) -> tuple[int, Cluster | None]:
+    """How many nodes, and of which cluster. Raises Invalid, and NotFound for the cluster."""
+    name = query.get("cluster")
+    return pagination.limit_of(query), None if name is None else cluster_named(name)
 
 
 def body(preview: Preview, progress: previews.Progress, asked: Asked) -> dict[str, Any]:
@@ -294,8 +295,8 @@ class Previews(PreviewCall):
     )
     def post(self, request: Request) -> Response:
         """Evaluates a definition that no tag has, ahead of all other work. 200 when it is
-        complete, 202 while it is not; `Prefer: wait=N` waits for it up to N seconds. 400
-        `invalid_definition`, with the `column`. A newer preview of the client ends this one."""
+        complete, 202 while it is not: GET it with `Prefer: wait=N`. 400 `invalid_definition`, with
+        the `column`. A newer preview of the client ends this one."""
         given = self.given(PreviewIn)
         # Before there is anything to wait for.
         Asked.of(request)
@@ -307,8 +308,6 @@ class Previews(PreviewCall):
             given.get("compare_to"),
         )
         place = f"{base(request)}/{made.uuid}"
-        if request.META.get(WAITS):
-            return Response({"uuid": made.uuid}, 202, headers={"Location": place})
         try:
             return self.answer(made.uuid, {"Location": place})
         except NotFound:
@@ -360,7 +359,7 @@ class NodesOfPreview(Resource):
         return Response(_page(rows, asked.limit, asked.address(uuid, change=change)))
 
 
-def base(request: Request | HttpRequest) -> str:
+def base(request: Request) -> str:
     """The address of the API's previews, without a slash at its end."""
     return str(request.build_absolute_uri(reverse("previews"))).rstrip("/")
 

@@ -16,20 +16,21 @@ from twisted.internet.error import CannotListenError
 from twisted.web.wsgi import WSGIResource
 
 from api import metrics
-from api.server import events, lease, users
+from api.server import lease, users
 from api.server.admission import Admission
 from api.server.batchcache import BatchCache
 from api.server.batches import BatchResource, Slice
 from api.server.broker import Broker, Poll, Taken
-from api.server.events import Events, EventsResource
+from api.server.events import PREVIEWS, REBUILDS, EventsResource, Kind
 from api.server.health import Health, Metrics, Ready
 from api.server.http import Caps, Request, Route, Site
 from api.server.imports import PATH as IMPORT_PATH
 from api.server.imports import Import, ImportResource
 from api.server.lease import LeaseResource
 from api.server.listener import Listener
-from api.server.previews import PreviewResource, Waiting
+from api.server.previews import PreviewResource, PreviewsResource
 from api.server.threads import Threads
+from api.server.watch import Watch
 from tagmill.config import Config
 from tagmill.errors import ConfigurationError
 from tagmill.flows import maintenance
@@ -74,10 +75,8 @@ class Server:
             self._importers,
         )
         self._broker = Broker(reactor, self._take, self._give_back)
-        self._rebuilds = Events(reactor, self._native, events.REBUILDS)
-        self._previews = Events(reactor, self._native, events.PREVIEWS)
-        self._waiting = Waiting(reactor, self._native)
-        self._streams = (self._rebuilds, self._previews, self._waiting)
+        self._rebuilds, self._previews = self._watch(REBUILDS), self._watch(PREVIEWS)
+        self._watches = (self._rebuilds, self._previews)
         self._ready = Ready(self._native)
         self._listener = Listener(reactor, (WORK, PROGRESS, PREVIEW), self._heard, self._look_again)
         self._stop_maintenance = threading.Event()
@@ -92,7 +91,7 @@ class Server:
         django: Any = get_wsgi_application()
         wsgi: Any = WSGIResource(reactor, self._rest.pool, django)
         routes = [*self._routes(), *self._keeping(django), self._import(wsgi)]
-        routes.append(self._preview(django, wsgi))
+        routes += self._asking(wsgi)
         # Behind proxies, every connection is of a proxy's address.
         of_address = None if config.trusted_proxies else config.connections_per_address
         caps = Caps(config.connections, of_address)
@@ -122,8 +121,8 @@ class Server:
         for pool in self._pools:
             pool.start()
         self._broker.start()
-        for stream in self._streams:
-            stream.start()
+        for watch in self._watches:
+            watch.start()
         self._listener.start()
         if self._run_maintenance:
             self._maintenance.start()
@@ -140,8 +139,8 @@ class Server:
         self._listener.stop()
         closed = self._port.stopListening()
         self._broker.drain()
-        for stream in self._streams:
-            stream.drain()
+        for watch in self._watches:
+            watch.drain()
         idle = self._site.when_idle()
         idle.addTimeout(
             self._config.drain_seconds,
@@ -179,12 +178,12 @@ class Server:
             _route(
                 "events",
                 "/api/v1/rebuilds/([0-9a-fA-F-]{36})/events",
-                partial(EventsResource, self._rebuilds, self._native),
+                partial(EventsResource, REBUILDS, self._rebuilds, self._native),
             ),
             _route(
                 "events",
                 "/api/v1/previews/([0-9a-fA-F-]{36})/events",
-                partial(EventsResource, self._previews, self._native),
+                partial(EventsResource, PREVIEWS, self._previews, self._native),
             ),
             _route("healthz", "/healthz", lambda: health),
             _route("readyz", "/readyz", lambda: ready),
@@ -203,11 +202,18 @@ class Server:
     def _import(self, fallback: Any) -> Route:
         return _route("import", IMPORT_PATH.decode(), lambda: ImportResource(fallback))
 
-    def _preview(self, django: Any, fallback: Any) -> Route:
-        made = PreviewResource(
-            self._waiting, self._rest, django, fallback, self._config.poll_seconds
-        )
-        return _route("preview", "/api/v1/previews(?:/[0-9a-fA-F-]{36})?", lambda: made)
+    def _asking(self, django: Any) -> list[Route]:
+        made = PreviewsResource(self._native, django)
+        held = (self._previews, self._native, django, self._config.poll_seconds)
+        return [
+            _route("previews", "/api/v1/previews", lambda: made),
+            _route(
+                "preview", "/api/v1/previews/([0-9a-fA-F-]{36})", partial(PreviewResource, *held)
+            ),
+        ]
+
+    def _watch(self, kind: Kind) -> Watch:
+        return Watch(self._reactor, kind.pace, partial(self._native.call, kind.read))
 
     def _intake(self, request: Request) -> Import | None:
         if request.method != b"POST" or request.path.rstrip(b"/") != IMPORT_PATH:
@@ -234,7 +240,6 @@ class Server:
             return
         if channel == PREVIEW:
             self._previews.changed()
-            self._waiting.changed()
             return
         try:
             work = json.loads(payload)
@@ -245,8 +250,8 @@ class Server:
 
     def _look_again(self) -> None:
         self._broker.look_again()
-        for stream in self._streams:
-            stream.changed()
+        for watch in self._watches:
+            watch.changed()
 
 
 def _route(name: str, path: str, make: Any) -> Route:

@@ -1,23 +1,19 @@
 """GET /api/v1/rebuilds/{uuid}/events and /api/v1/previews/{uuid}/events: progress as
 server-sent events.
 
-One `progress` event at once and after each change, at most five a second, then one `end` event, and
-the stream closes. However many listen, the database is read once for all of them.
+One `progress` event at once and after each change, as often as the kind's pace allows, then one
+`end` event, and the stream closes.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-import structlog
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IPushProducer
-from twisted.internet.task import LoopingCall
-from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from api.encoding import dumps
@@ -25,30 +21,23 @@ from api.server import users
 from api.server.http import Request
 from api.server.native import Native
 from api.server.threads import Threads
-from tagmill.errors import DatabaseUnavailable, NotFound
+from api.server.watch import Found, Pace, Watch
+from tagmill.errors import NotFound
 from tagmill.tags import previews, rebuilds
 from tagmill.tags.models import Rebuild
 
-log = structlog.get_logger("tagmill.events")
-
-THROTTLE_SECONDS = 0.2
-# Proxies close connections that are silent; and a notification may have been lost.
-HEARTBEAT_SECONDS = 15.0
-LOOK_AGAIN_SECONDS = 5.0
 RUNNING = "running"
-# What a listener to a preview is told when it was cancelled, or another took its place.
+# What listeners to a preview get when it was cancelled, or another took its place.
 GONE = (True, b'{"state":"gone"}')
-
-Found = dict[UUID, tuple[bool, bytes]]
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What is listened to. `check` raises when the Authorization header and the session's key are
-    not of somebody who may; `read` answers, in a thread, whether each is over, and its progress as
-    JSON."""
+    """What is watched. `check` raises when the Authorization header and the session's key are
+    not of somebody who may; `read` is called in a thread."""
 
     name: str
+    pace: Pace
     check: Callable[[str, str], None]
     read: Callable[[list[UUID]], Found]
 
@@ -94,96 +83,29 @@ class Stream:
         self._is_paused = True
 
 
-class Events:
-    """The listeners of each rebuild, or each preview. On the reactor thread alone."""
-
-    def __init__(self, clock: Any, threads: Threads, kind: Kind) -> None:
-        self._clock = clock
-        self._threads = threads
-        self.kind = kind
-        self._streams: dict[UUID, set[Stream]] = defaultdict(set)
-        self._is_reading = False
-        self._is_due = False
-        self._loops = [LoopingCall(self._heartbeat), LoopingCall(self.changed)]
-        for loop in self._loops:
-            loop.clock = clock
-
-    def start(self) -> None:
-        for loop, seconds in zip(self._loops, (HEARTBEAT_SECONDS, LOOK_AGAIN_SECONDS), strict=True):
-            loop.start(seconds, now=False)
-
-    def add(self, uuid: UUID, stream: Stream) -> None:
-        self._streams[uuid].add(stream)
-
-    def remove(self, uuid: UUID, stream: Stream) -> None:
-        self._streams[uuid].discard(stream)
-        if not self._streams[uuid]:
-            del self._streams[uuid]
-
-    def changed(self) -> None:
-        """Something may have moved on: read what is listened to, not too often."""
-        if self._is_reading:
-            self._is_due = True
-        elif self._streams:
-            self._is_reading = True
-            self._threads.call(self.kind.read, list(self._streams)).addCallbacks(
-                self._tell, self._unreadable
-            ).addBoth(lambda _: self._clock.callLater(THROTTLE_SECONDS, self._next))
-
-    def drain(self) -> None:
-        for loop in self._loops:
-            if loop.running:
-                loop.stop()
-        for stream in self._all():
-            stream.close()
-
-    def _next(self) -> None:
-        self._is_reading = False
-        if self._is_due:
-            self._is_due = False
-            self.changed()
-
-    def _tell(self, found: Found) -> None:
-        for uuid, (is_over, data) in found.items():
-            for stream in list(self._streams.get(uuid, ())):
-                stream.end(data) if is_over else stream.progress(data)
-
-    def _unreadable(self, failure: Failure) -> None:
-        if not failure.check(DatabaseUnavailable):
-            log.error("progress could not be read", exc_info=failure.value)
-
-    def _heartbeat(self) -> None:
-        for stream in self._all():
-            stream.heartbeat()
-
-    def _all(self) -> list[Stream]:
-        return [stream for streams in self._streams.values() for stream in streams]
-
-
 class EventsResource(Native):
-    def __init__(self, events: Events, threads: Threads, uuid: bytes) -> None:
+    def __init__(self, kind: Kind, watch: Watch, threads: Threads, uuid: bytes) -> None:
         super().__init__()
-        self._events = events
+        self._kind = kind
+        self._watch = watch
         self._threads = threads
         self._uuid = uuid.decode()
 
     async def answer(self, request: Request) -> None:
         header, session = users.shown_by(request)
         uuid, is_over, data = await self._threads.call(
-            admit, self._events.kind, header, session, self._uuid
+            admit, self._kind, header, session, self._uuid
         )
         stream = Stream(request)
-        self._events.add(uuid, stream)
         try:
             if is_over:
                 stream.end(data)
             else:
                 stream.progress(data)
-                # What happened between the read and the add has been announced already.
-                self._events.changed()
+                self._watch.add(uuid, stream)
             await stream.closed
         finally:
-            self._events.remove(uuid, stream)
+            self._watch.remove(uuid, stream)
             request.unregisterProducer()
         request.finish()
 
@@ -223,8 +145,9 @@ def read_previews(wanted: list[UUID]) -> Found:
     return found
 
 
-REBUILDS = Kind("rebuild", users.viewer, read_rebuilds)
-PREVIEWS = Kind("preview", users.operator, read_previews)
+REBUILDS = Kind("rebuild", Pace(0.2, 0.2, look_again=5.0), users.viewer, read_rebuilds)
+# Somebody waits for it, and it takes well under a second.
+PREVIEWS = Kind("preview", Pace(0.01, 0.2, look_again=1.0), users.operator, read_previews)
 
 
 def _members(progress: Any) -> dict[str, Any]:

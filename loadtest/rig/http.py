@@ -27,8 +27,8 @@ class Api:
         self._connection = http.client.HTTPConnection(url.hostname or "", url.port, timeout=seconds)
         self._headers = {"Authorization": f"Token {token}", "Content-Type": "application/json"}
 
-    def get(self, path: str) -> Any:
-        return self.call("GET", path)
+    def get(self, path: str, **headers: str) -> Any:
+        return self.call("GET", path, **headers)
 
     def post(self, path: str, body: Any = None, **headers: str) -> Any:
         return self.call("POST", path, {} if body is None else body, **headers)
