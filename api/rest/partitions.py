@@ -67,7 +67,7 @@ class NodesOfPartition(WorkerCall):
         ],
     )
     def get(self, request: Request, partition: int) -> HttpResponse:
-        if not workers.readable(self.token, Partition.objects.filter(id=partition)).exists():
+        if not workers.may_read(self.token, partition):
             raise NotFound(f"no partition {partition}")
         config = load()
         batch = batches.read_in(

@@ -16,7 +16,6 @@ from api.server.native import Native, credentials, respond
 from api.server.threads import Threads
 from tagmill.errors import Invalid, NotFound
 from tagmill.fleet import batches
-from tagmill.fleet.models import Partition
 from tagmill.work import workers
 from tagmill_wire.messages import TOKEN_SCHEME, dump
 
@@ -77,7 +76,7 @@ class BatchResource(Native):
 def readable_revision(token: str, partition: int, part: Slice) -> int:
     """In a thread. The partition's rev; NotFound also where the token must not look. Raises
     IncarnationChanged."""
-    if not workers.readable(authenticated(token), Partition.objects.filter(id=partition)).exists():
+    if not workers.may_read(authenticated(token), partition):
         raise NotFound(f"no partition {partition}")
     return batches.revision_in(part.incarnation, partition, part.since)
 

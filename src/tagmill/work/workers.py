@@ -90,6 +90,12 @@ def readable(token: WorkerToken, partitions: QuerySet[Partition]) -> QuerySet[Pa
     return partitions if clusters is None else partitions.filter(cluster__in=clusters)
 
 
+def may_read(token: WorkerToken, partition: int) -> bool:
+    """Whether it is of the token's clusters; a token for all of them may ask for any number."""
+    rows = Partition.objects.filter(id=partition)
+    return token.all_clusters or readable(token, rows).exists()
+
+
 def revoke(key: str) -> int:
     """Workers that use the token, by its name or its lookup, stop at their next request. How many
     were revoked by this: 0 for one that was before. Raises NotFound."""
