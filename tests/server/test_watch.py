@@ -56,7 +56,7 @@ def test_a_wait_that_is_over_leaves_nothing_behind() -> None:
     reads.asked[0][1].callback({ONE: RUNNING})
     reads.clock.advance(5.0)
     assert waited == [b""]
-    # The wait that was cancelled asked for another reading. Now nobody listens, and nothing is read.
+    # The cancelled wait asked for another reading. Now nobody listens, and nothing is read.
     reads.asked[1][1].callback({ONE: OVER})
     reads.clock.advance(1.0)
     reads.watch.changed()
