@@ -48,7 +48,7 @@ def test_code_uses_the_terms_of_the_field(term: str) -> None:
 
 
 def test_each_class_of_a_plan_an_expression_or_an_evaluator_has_a_name_of_its_own() -> None:
-    """The class `Expression` of the kernel is public in versions of its own, and so keeps its name."""
+    """The kernel's class `Expression` is public, with versions of its own, and keeps its name."""
     classes = [
         name
         for path in FILES
