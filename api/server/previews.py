@@ -136,7 +136,7 @@ class PreviewResource(DjangosOwn):
 
 
 def _admit(header: str, session: str, uuid: str, query: str) -> tuple[UUID, bool]:
-    """In a thread: the preview, and whether it is over, for who may see it. What Django would
+    """The preview, and whether it is over, for who may see it; read in a thread. What Django would
     refuse is refused before any wait. Raises Unauthorized, Forbidden, NotFound, Invalid."""
     found, is_over, _ = events.admit(events.PREVIEWS, header, session, uuid)
     asked = QueryDict(query)
