@@ -1,55 +1,38 @@
-"""Every error as an RFC 9457 problem document, whoever raised it: a view, DRF, Django, the domain.
+"""Every error as an RFC 9457 problem document, natively and from Django (api/handlers.py) alike.
 
 TagmillError
-├── Invalid
-│   ├── UnknownField         400 unknown_field, `field` names it
-│   └── MalformedBody        400 malformed_body, with `line` and `column` (1-based)
-└── InvalidToken             401 unauthorized
+├── Unauthorized               401 unauthorized, `scheme` is what to send
+├── Forbidden                  403 forbidden
+├── MethodNotAllowed           405 method_not_allowed
+├── ConditionNotSupported      412 condition_not_supported
+├── UnsupportedMedia           415 unsupported_media_type
+├── Refused                    what Django or DRF refuses: it has a status and a code of its own
+├── Internal                   500 internal: a bug, which is logged under the `request_id`
+└── Invalid
+    ├── UnknownField           400 unknown_field, `field` names it
+    └── MalformedBody          400 malformed_body, with `line` and `column` (1-based)
 """
 
 from __future__ import annotations
 
-import logging
-import sys
 import uuid
-from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import Any
 
 import psycopg
+import structlog
 from django import db
-from django.core.exceptions import (
-    BadRequest,
-    DisallowedHost,
-    PermissionDenied,
-    RequestDataTooBig,
-    SuspiciousOperation,
-)
-from django.http import Http404, HttpRequest, HttpResponse
-from django.views import defaults
-from rest_framework import exceptions
 
 from api.encoding import dumps
-from tagmill.errors import (
-    DatabaseBusy,
-    DatabaseUnavailable,
-    Invalid,
-    NotFound,
-    TagmillError,
-    TooLarge,
-)
+from tagmill.errors import DatabaseBusy, DatabaseUnavailable, Invalid, TagmillError
 from tagmill_wire.messages import WireError
 
-log = logging.getLogger("tagmill.api")
+log = structlog.get_logger("tagmill.api")
 
 CONTENT_TYPE = "application/problem+json"
 # PostgreSQL restarts in a few seconds.
 RETRY_AFTER_SECONDS = 2
 OUTAGE = (db.OperationalError, db.InterfaceError, psycopg.OperationalError, psycopg.InterfaceError)
-UNKNOWN_HOST = (
-    "this server does not answer to the name in the Host header: list it in TAGMILL_ALLOWED_HOSTS"
-    " on the server, or use one that is there"
-)
 NO_ANSWER = "the database does not answer: try again shortly"
 DISK_FULL = "the database's disk is full: an administrator must make room; then send it again"
 TOO_SLOW = (
@@ -57,7 +40,54 @@ TOO_SLOW = (
     " again when it has less to do"
 )
 LOCKED = "another request was in the way for too long (TAGMILL_LOCK_SECONDS): try again shortly"
-NO_SUCH_PAGE = "nothing is served at this address: /api/docs/ lists what is"
+
+
+class Unauthorized(TagmillError):
+    status, code = 401, "unauthorized"
+
+    def __init__(self, detail: str, scheme: str) -> None:
+        super().__init__(detail)
+        self.scheme = scheme
+
+
+class Forbidden(TagmillError):
+    status, code = 403, "forbidden"
+
+
+class MethodNotAllowed(TagmillError):
+    status, code = 405, "method_not_allowed"
+
+    def __init__(self, *allowed: str) -> None:
+        super().__init__(f"only {', '.join(allowed)} is allowed here")
+        self.allowed = allowed
+
+
+class ConditionNotSupported(TagmillError):
+    status, code = 412, "condition_not_supported"
+
+
+class UnsupportedMedia(TagmillError):
+    status, code = 415, "unsupported_media_type"
+
+
+class Refused(TagmillError):
+    def __init__(
+        self, status: int, code: str, detail: str, *, scheme: str | None = None, **extra: Any
+    ) -> None:
+        super().__init__(detail, **extra)
+        self.status, self.code, self.scheme = status, code, scheme
+
+
+class Internal(TagmillError):
+    """The details go to the log under an id, and only the id to the client."""
+
+    def __init__(self, error: BaseException | None, path: str = "") -> None:
+        request_id = uuid.uuid4().hex
+        log.error("request failed", path=path, request_id=request_id, exc_info=error)
+        super().__init__(
+            "something went wrong in the server: its log says what, under this request_id",
+            request_id=request_id,
+        )
 
 
 class UnknownField(Invalid):
@@ -74,55 +104,42 @@ def unfit(error: WireError) -> Invalid:
     return kind(str(error), field=error.path or None)
 
 
-class InvalidToken(TagmillError):
-    status, code = 401, "unauthorized"
-
-
-class ProblemResponse(HttpResponse):
-    """A problem document. `extra` are members beyond the standard ones."""
-
-    def __init__(self, status: int, code: str, detail: str, **extra: Any) -> None:
-        members = {
-            "type": "about:blank",
-            "title": HTTPStatus(status).phrase,
-            "status": status,
-            "code": code,
-            "detail": detail,
-            **extra,
-        }
-        super().__init__(dumps(members), content_type=CONTENT_TYPE, status=status)
-        self["Cache-Control"] = "no-store"
-        if status == HTTPStatus.SERVICE_UNAVAILABLE:
-            self["Retry-After"] = str(RETRY_AFTER_SECONDS)
-
-
-def exception_handler(error: Exception, context: Mapping[str, Any]) -> HttpResponse:
-    """DRF's EXCEPTION_HANDLER: answers every exception, and rolls the transaction back."""
-    # DRF's views import this module: its settings name it.
-    from rest_framework.views import set_rollback
-
-    set_rollback()
-    return respond(error)
-
-
-def respond(error: BaseException) -> ProblemResponse:
-    if isinstance(error, TagmillError):
-        return _of_domain(error)
+def shown(error: BaseException, path: str = "") -> TagmillError:
+    """What a client is to know of an error that a domain function or a thread has raised."""
     if is_outage(error):
-        return _of_domain(outage(error))
-    if isinstance(error, exceptions.APIException):
-        return _of_framework(error)
-    if isinstance(error, Http404):
-        return _of_domain(NotFound(str(error) or NO_SUCH_PAGE))
-    if isinstance(error, PermissionDenied):
-        return ProblemResponse(403, "forbidden", str(error) or "you may not do this")
-    if isinstance(error, RequestDataTooBig):
-        return _of_domain(TooLarge("the request is too large: send less at a time"))
-    if isinstance(error, DisallowedHost):
-        return ProblemResponse(400, "unknown_host", UNKNOWN_HOST)
-    if isinstance(error, BadRequest | SuspiciousOperation):
-        return ProblemResponse(400, "bad_request", "the request is malformed")
-    return _unexpected(error)
+        return outage(error)
+    is_answer = isinstance(error, TagmillError) and (
+        error.status < HTTPStatus.INTERNAL_SERVER_ERROR
+        or isinstance(error, DatabaseUnavailable | Internal)
+    )
+    return error if isinstance(error, TagmillError) and is_answer else Internal(error, path)
+
+
+def document(error: TagmillError) -> bytes:
+    return dumps(
+        {
+            "type": "about:blank",
+            "title": HTTPStatus(error.status).phrase,
+            "status": error.status,
+            "code": error.code,
+            "detail": error.detail,
+            **error.extra,
+        }
+    )
+
+
+def headers(error: TagmillError) -> dict[str, str]:
+    """The headers that go with the document."""
+    found = {"Content-Type": CONTENT_TYPE, "Cache-Control": "no-store"}
+    if isinstance(error, Unauthorized | Refused) and error.scheme:
+        found["WWW-Authenticate"] = error.scheme
+    if isinstance(error, MethodNotAllowed):
+        found["Allow"] = ", ".join(error.allowed)
+    if error.status == HTTPStatus.SERVICE_UNAVAILABLE:
+        found["Retry-After"] = str(RETRY_AFTER_SECONDS)
+    elif "retry_after" in error.extra:
+        found["Retry-After"] = str(error.extra["retry_after"])
+    return found
 
 
 def is_outage(error: BaseException | None) -> bool:
@@ -147,120 +164,3 @@ def caused_by(error: BaseException | None, *kinds: type[BaseException]) -> bool:
             return True
         error = error.__cause__
     return False
-
-
-def _of_domain(error: TagmillError) -> ProblemResponse:
-    if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(
-        error, DatabaseUnavailable
-    ):
-        return _unexpected(error)
-    answer = ProblemResponse(error.status, error.code, error.detail, **error.extra)
-    if isinstance(error, InvalidToken):
-        answer["WWW-Authenticate"] = "Token"
-    return answer
-
-
-def _of_framework(error: exceptions.APIException) -> ProblemResponse:
-    if isinstance(error, exceptions.ValidationError):
-        errors = list(_flatten(error.detail))
-        field, detail = errors[0]
-        return ProblemResponse(
-            400,
-            "invalid",
-            detail,
-            **({"field": field} if field else {}),
-            errors=[{"field": field, "detail": detail} for field, detail in errors],
-        )
-    code, detail, extra = _framework_code(error)
-    answer = ProblemResponse(error.status_code, code, detail, **extra)
-    if header := getattr(error, "auth_header", None):
-        answer["WWW-Authenticate"] = header
-    if seconds := extra.get("retry_after"):
-        answer["Retry-After"] = str(seconds)
-    return answer
-
-
-def _framework_code(error: exceptions.APIException) -> tuple[str, str, dict[str, Any]]:
-    detail = str(error.detail)
-    match error:
-        case exceptions.NotAuthenticated():
-            return "unauthorized", "send Authorization: Token <token>, or log in at /admin/", {}
-        case exceptions.AuthenticationFailed():
-            return "unauthorized", f"{detail} Ask an administrator for a new one.", {}
-        case exceptions.PermissionDenied():
-            if detail.startswith("CSRF Failed"):
-                return "csrf_failed", f"{detail} Reload the page, or send a token instead.", {}
-            return "forbidden", detail, {}
-        case exceptions.NotFound():
-            return "not_found", detail, {}
-        case exceptions.MethodNotAllowed():
-            return "method_not_allowed", f"{detail} The Allow header says what is.", {}
-        case exceptions.NotAcceptable():
-            return "not_acceptable", "this address does not offer what Accept asks for", {}
-        case exceptions.UnsupportedMediaType():
-            return "unsupported_media_type", f"{detail} /api/docs/ says what to send.", {}
-        case exceptions.Throttled():
-            wait: float | None = getattr(error, "wait", None)
-            seconds = None if wait is None else int(wait) + 1
-            return "throttled", f"too many attempts: wait {seconds} s", {"retry_after": seconds}
-        case exceptions.ParseError():
-            return "malformed_body", detail, {}
-    return error.default_code, detail, {}
-
-
-def _flatten(detail: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """(field, message) of each error in DRF's nested detail; `a.b[2]` is a path."""
-    if isinstance(detail, Mapping):
-        for key, value in detail.items():
-            name = "" if key == "non_field_errors" else str(key)
-            yield from _flatten(value, f"{path}.{name}" if path and name else path or name)
-    elif isinstance(detail, list):
-        for number, value in enumerate(detail):
-            is_nested = isinstance(value, list | Mapping)
-            if value:
-                yield from _flatten(value, f"{path}[{number}]" if is_nested else path)
-    else:
-        yield path, str(detail)
-
-
-def _unexpected(error: BaseException) -> ProblemResponse:
-    """A bug: its details go to the log under an id, and only the id to the client."""
-    request_id = uuid.uuid4().hex
-    log.error("request failed", extra={"request_id": request_id}, exc_info=error)
-    return ProblemResponse(
-        500,
-        "internal",
-        "something went wrong in the server: its log says what, under this request_id",
-        request_id=request_id,
-    )
-
-
-def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Django's handler404: what the URL resolver does not know."""
-    if request.path.startswith("/admin/"):
-        return defaults.page_not_found(request, exception)
-    return _of_domain(NotFound(NO_SUCH_PAGE))
-
-
-def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Django's handler400, as for a Host header that TAGMILL_ALLOWED_HOSTS lacks."""
-    return respond(exception)
-
-
-def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Django's handler403."""
-    if request.path.startswith("/admin/"):
-        return defaults.permission_denied(request, exception)
-    return respond(exception)
-
-
-def server_error(request: HttpRequest) -> HttpResponse:
-    """Django's handler500: what failed outside of a DRF view."""
-    return respond(sys.exc_info()[1] or RuntimeError("no exception"))
-
-
-def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
-    """Django's CSRF_FAILURE_VIEW, for the forms of the admin."""
-    return ProblemResponse(
-        403, "csrf_failed", "the form has expired: go back, reload the page and send it again"
-    )

@@ -5,21 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 
-from api.problems import UnknownField
-from tagmill.errors import TagmillError
+from api.problems import ConditionNotSupported, UnknownField, UnsupportedMedia
 
 # If-Modified-Since and If-None-Match of a GET may be passed over: answering in full is right.
 READING = ("If-Match", "If-Unmodified-Since")
 WRITING = ("If-Match", "If-None-Match", "If-Unmodified-Since")
 UNDERSTOOD = frozenset({"If-Match", "If-None-Match"})
-
-
-class ConditionNotSupported(TagmillError):
-    status, code = 412, "condition_not_supported"
-
-
-class UnsupportedMedia(TagmillError):
-    status, code = 415, "unsupported_media_type"
 
 
 def refuse_unknown(given: Iterable[str], known: Iterable[str], kind: str) -> None:

@@ -30,10 +30,10 @@ from api.rest import (
     workers,
 )
 
-handler400 = "api.problems.bad_request"
-handler403 = "api.problems.permission_denied"
-handler404 = "api.problems.not_found"
-handler500 = "api.problems.server_error"
+handler400 = "api.handlers.bad_request"
+handler403 = "api.handlers.permission_denied"
+handler404 = "api.handlers.not_found"
+handler500 = "api.handlers.server_error"
 
 
 class EitherSlash(RoutePattern):

@@ -12,7 +12,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from api import etags, imports, limits, problems
+from api import etags, handlers, imports, limits
 from api.parsers import NDJSONParser, TextXMLParser, XMLParser
 from api.renderers import JSONRenderer, NDJSONRenderer, XMLRenderer
 from api.rest.base import Resource, one, with_etag
@@ -119,4 +119,4 @@ def _until_error(lines: Iterator[bytes]) -> Iterator[bytes]:
     try:
         yield from imports.answers(lines)
     except Exception as error:
-        yield b'{"error":' + problems.respond(error).content + b"}\n"
+        yield b'{"error":' + handlers.respond(error).content + b"}\n"

@@ -18,7 +18,7 @@ from api import limits, tokens
 from api.login import LoginThrottle
 from api.models import UserToken
 from api.permissions import role_of
-from api.problems import InvalidToken
+from api.problems import Unauthorized
 from api.rest.base import Name, Resource, Strict, one
 from api.rest.clusters import cluster_named
 from api.roles import GROUPS, Role
@@ -72,7 +72,7 @@ class Token(Resource):
     def post(self, request: Request) -> Response:
         user = authenticate(**self.given(Credentials))
         if user is None:
-            raise InvalidToken("the name or the password is wrong")
+            raise Unauthorized("the name or the password is wrong", "Token")
         return _issued(*tokens.log_in(user))
 
     @extend_schema(responses={204: None})

@@ -6,8 +6,7 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from api.server.http import Request
-from api.server.native import Internal
-from tagmill.errors import TagmillError
+from api.server.native import shown
 
 
 class Admission:
@@ -43,9 +42,6 @@ class Admission:
             self.end()
 
     def _refused(self, failure: Failure) -> None:
-        error = failure.value
         if not self._is_over:
-            if not isinstance(error, TagmillError):
-                error = Internal(error, self._request)
-            self._request.fail(error)
+            self._request.fail(shown(failure.value, self._request))
             self.end()

@@ -9,8 +9,7 @@ from typing import Any
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
-from api import metrics
-from api.server import problems
+from api import metrics, problems
 from api.server.http import Request
 from api.server.native import Native, credentials, respond
 from api.server.threads import Threads

@@ -16,9 +16,8 @@ from twisted.internet.defer import Deferred
 from twisted.web import server
 from twisted.web.resource import IResource
 
-from api import metrics
+from api import metrics, problems
 from api.limits import MAX_STRANGERS_BYTES, SMALL, BodyLimit, limit_of
-from api.server import problems
 from api.server.channel import IDLE_SECONDS, Channel
 from tagmill.errors import TagmillError, TooLarge
 

@@ -21,7 +21,7 @@ from api import imports
 from api.parsers import NDJSONParser
 from api.server import users
 from api.server.http import Request, route_of
-from api.server.native import Internal, Native, refuse_strange
+from api.server.native import Native, refuse_strange, shown
 from api.server.threads import Threads
 from api.strict import refuse_type
 from tagmill.errors import TagmillError
@@ -92,9 +92,7 @@ class Import:
 
     def _failed(self, failure: Failure) -> None:
         """Before or in the middle of the body: answer now, and let the rest of the body pass."""
-        error = failure.value
-        if not isinstance(error, TagmillError):
-            error = Internal(error, self._request)
+        error = shown(failure.value, self._request)
         if self._is_lost:
             return
         if self._request.body_ended:

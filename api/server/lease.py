@@ -6,7 +6,7 @@ import re
 from typing import ClassVar
 from uuid import UUID
 
-from api.server import problems
+from api import problems
 from api.server.broker import Broker, Poll, Taken
 from api.server.http import Request
 from api.server.native import Native, body_of, credentials, respond

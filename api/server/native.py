@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Any, ClassVar
 from urllib.parse import parse_qs
 
-import structlog
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET
 
-from api import strict
-from api.server import problems
+from api import problems, strict
 from api.server.http import Request
 from api.strict import refuse_conditions, refuse_encoding, refuse_unknown
 from tagmill.errors import TagmillError
-
-log = structlog.get_logger("tagmill.server")
-
-
-class Internal(TagmillError):
-    """500 internal: a bug. The details go to the log under an id, and only the id to the client."""
-
-    def __init__(self, error: BaseException | None, request: Request) -> None:
-        request_id = uuid.uuid4().hex
-        path = request.path.decode("ascii", "replace")
-        log.error("request failed", path=path, request_id=request_id, exc_info=error)
-        super().__init__(
-            "something went wrong in the server: its log says what, under this request_id",
-            request_id=request_id,
-        )
 
 
 class Native(Resource):
@@ -66,15 +48,19 @@ class Native(Resource):
     def _failed(self, failure: Failure, request: Request) -> None:
         error = failure.value
         if request._disconnected or request.finished:
-            if not isinstance(error, CancelledError | TagmillError):
-                Internal(error, request)
+            if not isinstance(error, CancelledError):
+                shown(error, request)
             return
-        if not isinstance(error, TagmillError):
-            error = Internal(error, request)
+        error = shown(error, request)
         if request.startedWriting:
             request.loseConnection()
         else:
             request.fail(error)
+
+
+def shown(error: BaseException, request: Request) -> TagmillError:
+    """What the client is to know of it. A bug is logged."""
+    return problems.shown(error, request.path.decode("ascii", "replace"))
 
 
 def refuse_strange(request: Request, parameters: frozenset[str] | None) -> None:

@@ -9,9 +9,8 @@ from django.conf import settings
 from django.contrib.auth import get_user
 from django.http import HttpRequest
 
-from api import authentication, permissions
+from api import authentication, permissions, problems
 from api.roles import Role
-from api.server import problems
 from tagmill.work import workers
 from tagmill_wire.messages import TOKEN_SCHEME
 

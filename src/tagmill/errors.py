@@ -30,12 +30,12 @@ TagmillError
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 
 class TagmillError(Exception):
-    status: ClassVar[int] = 500
-    code: ClassVar[str] = "internal"
+    status: int = 500
+    code: str = "internal"
 
     def __init__(self, detail: str, **extra: Any) -> None:
         super().__init__(detail)

@@ -10,7 +10,7 @@ SECRET_KEY = secret.key(CONFIG)
 DEBUG = False
 ALLOWED_HOSTS = [host for host in CONFIG.allowed_hosts.split(",") if host]
 CSRF_TRUSTED_ORIGINS = [origin for origin in CONFIG.csrf_trusted_origins.split(",") if origin]
-CSRF_FAILURE_VIEW = "api.problems.csrf_failure"
+CSRF_FAILURE_VIEW = "api.handlers.csrf_failure"
 SESSION_COOKIE_HTTPONLY = True
 SECURE_CONTENT_TYPE_NOSNIFF = True
 X_FRAME_OPTIONS = "DENY"
@@ -107,7 +107,7 @@ REST_FRAMEWORK = {
     # It would describe the serializers of answers as what may be sent.
     "DEFAULT_METADATA_CLASS": None,
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
-    "EXCEPTION_HANDLER": "api.problems.exception_handler",
+    "EXCEPTION_HANDLER": "api.handlers.exception_handler",
     # Who is throttled: unset, it would be the whole of X-Forwarded-For, whatever a client sends.
     "NUM_PROXIES": CONFIG.trusted_proxies,
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",

@@ -5,11 +5,13 @@ from __future__ import annotations
 import orjson
 import psycopg
 import pytest
+import structlog
 from django.db import OperationalError
 from django.test import RequestFactory
 from rest_framework.test import APIClient
 
-from api import limits, problems
+from api import handlers, limits, problems
+from tagmill.errors import Busy, ConfigurationError
 from tests.api.conftest import problem
 
 
@@ -102,7 +104,7 @@ def test_a_cursor_that_was_not_handed_out_is_refused(viewer: APIClient, after: s
 
 
 def test_a_database_that_is_down_is_503_with_retry_after() -> None:
-    answer = problems.respond(OperationalError("server closed the connection"))
+    answer = handlers.respond(OperationalError("server closed the connection"))
     assert b"server closed" not in answer.content
     found = orjson.loads(answer.content)
     assert found["code"] == "database_unavailable"
@@ -110,16 +112,17 @@ def test_a_database_that_is_down_is_503_with_retry_after() -> None:
     assert int(answer["Retry-After"]) > 0
 
 
-def test_an_unexpected_error_tells_an_id_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
-    try:
-        raise KeyError("the secret")
-    except KeyError:
-        answer = problems.server_error(RequestFactory().get("/api/v1/tags/"))
+def test_an_unexpected_error_tells_an_id_and_nothing_else() -> None:
+    with structlog.testing.capture_logs() as logged:
+        try:
+            raise KeyError("the secret")
+        except KeyError:
+            answer = handlers.server_error(RequestFactory().get("/api/v1/tags/"))
     assert answer.status_code == 500
     assert b"secret" not in answer.content
     found = orjson.loads(answer.content)
     assert found["code"] == "internal"
-    assert found["request_id"] == caplog.records[-1].__dict__["request_id"]
+    assert found["request_id"] == logged[-1]["request_id"]
 
 
 def test_the_eleventh_guess_of_a_password_has_to_wait(anonymous: APIClient) -> None:
@@ -133,6 +136,19 @@ def test_the_eleventh_guess_of_a_password_has_to_wait(anonymous: APIClient) -> N
 def test_a_full_disk_is_said_to_be_one() -> None:
     full = OperationalError("could not extend file")
     full.__cause__ = psycopg.errors.DiskFull("could not extend file")
-    answer = problems.respond(full)
+    answer = handlers.respond(full)
     assert answer.status_code == 503
     assert "disk is full" in orjson.loads(answer.content)["detail"]
+
+
+def test_native_answers_and_djangos_are_of_one_tree() -> None:
+    busy = Busy("others come first", retry_after=3)
+    answer = handlers.respond(busy)
+    assert answer.content == problems.document(busy)
+    assert dict(answer.items()) == problems.headers(busy)
+    assert answer["Retry-After"] == "3"
+    # What is not meant for clients stays in the log, whichever way it comes.
+    with structlog.testing.capture_logs() as logged:
+        found = problems.shown(ConfigurationError("the key is 1234"))
+    assert logged[0]["request_id"] == found.extra["request_id"]
+    assert (found.status, found.code) == (500, "internal") and "1234" not in found.detail
