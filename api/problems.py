@@ -104,9 +104,9 @@ def unfit(error: WireError) -> Invalid:
     return kind(str(error), field=error.path or None)
 
 
-def shown(error: BaseException, path: str = "") -> TagmillError:
+def shown(error: BaseException | None, path: str = "") -> TagmillError:
     """What a client is to know of an error that a domain function or a thread has raised."""
-    if is_outage(error):
+    if error is not None and is_outage(error):
         return outage(error)
     is_answer = isinstance(error, TagmillError) and (
         error.status < HTTPStatus.INTERNAL_SERVER_ERROR

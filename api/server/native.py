@@ -58,7 +58,7 @@ class Native(Resource):
             request.fail(error)
 
 
-def shown(error: BaseException, request: Request) -> TagmillError:
+def shown(error: BaseException | None, request: Request) -> TagmillError:
     """What the client is to know of it. A bug is logged."""
     return problems.shown(error, request.path.decode("ascii", "replace"))
 
