@@ -18,7 +18,8 @@ FILES = [
 ]
 # A comment that begins so ends a sentence that begins elsewhere.
 FRAGMENT = re.compile(
-    r'^\s*(?:r?"""|# |-- |///? |//! )(?:Of|That of|Those of|For one of|Those that|Their|As for|In a thread|So many) ',
+    r'^\s*(?:r?"""|# |-- |///? |//! )'
+    r"(?:Of|That of|Those of|Those that|For one of|Their|As for|In a thread|So many) ",
     re.M,
 )
 # What is to be said instead of words that only this project used.
