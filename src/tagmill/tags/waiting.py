@@ -34,7 +34,7 @@ class Wait:
 
 
 class _Row(NamedTuple):
-    """Of the query `waiting`, after what it is about."""
+    """A row of the query `waiting`, without its first two columns."""
 
     failure: str | None
     cluster: str | None

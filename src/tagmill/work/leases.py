@@ -68,7 +68,7 @@ MAX_ORDINARY = 16
 MIN_HELD = 4
 # Partitions that one line of the log names.
 MAX_LOGGED = 16
-# Of what a worker says when it gives a partition back: kept with the job, and shown.
+# A worker's words when it gives a partition back are kept with the job, and shown, so far.
 MAX_REASON = 300
 # Somebody may enqueue between our look and our insert; then we look again.
 ENQUEUE_ATTEMPTS = 8
