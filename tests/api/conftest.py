@@ -19,9 +19,6 @@ from tagmill.flows import ingest
 from tagmill.flows.ingest import Upload
 from tagmill.work import workers
 from tagmill_wire import bitmap
-from tests.fleet.fixtures import configure
-
-__all__ = ["configure"]
 
 GPU = b"<list><node id='core'><node class='display'/></node></list>"
 BARE = b"<list><node id='core'/></list>"

@@ -16,7 +16,6 @@ from tagmill.fleet import clusters
 from tagmill.fleet.models import Cluster
 from tagmill.matches.models import Expression
 from tagmill.tags import waiting
-from tagmill.work import leases
 from tests.fleet import support
 
 TAGS = "/api/v1/tags/"
@@ -78,25 +77,6 @@ def test_a_leased_partition_waits_for_its_evaluation_and_a_failure_for_people(
     tag = operator.get(f"{TAGS}gpu").json()
     assert said(tag) == [("failure", None, 1)]
     assert tag["waiting_for"][0]["message"] == "a failed expression: too slow"
-
-
-def test_what_a_worker_gave_back_is_named_with_the_reason_and_apart_from_the_rest(
-    operator: APIClient, put: Callable[..., None], configure: Callable[..., None]
-) -> None:
-    configure(partition_slots=8)
-    put(*"abcdefghi")
-    worker = support.a_worker()
-    post(operator, "tags/", {"name": "gpu", "definition": support.HAS_GPU})
-    _, lease = support.lease_one(worker)
-    leases.give_up(worker, [lease.lease], "out of\0memory.", 300)
-    assert said(operator.get(f"{TAGS}gpu").json()) == [
-        ("postponed", "north", 1),
-        ("worker", "north", 1),
-    ]
-    message = operator.get(f"{TAGS}gpu").json()["waiting_for"][0]["message"]
-    assert "could not evaluate 1 partition in cluster north (out of memory): the next" in message
-    put("a", xml=support.BARE)
-    assert said(operator.get(f"{TAGS}gpu").json()) == [("worker", "north", 2)]
 
 
 @pytest.mark.django_db

@@ -107,15 +107,6 @@ def test_a_sweep_publishes_what_is_complete_and_was_not_published() -> None:
     assert carriers("gpu") == {"a"}
 
 
-def test_the_first_tag_of_all_and_a_new_partition_that_neither_sees() -> None:
-    clusters.create("north")
-    with transaction.atomic():
-        tags.create("gpu", definition=HAS_GPU)
-        done(in_thread(lambda: put("b")))
-    assert work(a_worker()) == 1
-    assert carriers("gpu") == {"b"}
-
-
 def test_a_definition_replaced_while_it_is_published_ends_in_one_of_both_orders() -> None:
     clusters.create("north")
     put("a")

@@ -22,7 +22,6 @@ class Held:
     def __init__(self, row: tuple[int, ...]) -> None:
         """`row` is a row of the query `lock_partitions`."""
         self.id, rev, self.capacity, self.next_slot, self.node_count, self.cluster_id = row
-        self.is_new = rev == 0
         self.rev = rev + 1
         """What the nodes changed by this transaction are stamped with."""
         self.room = self.capacity - self.next_slot
@@ -61,11 +60,6 @@ class HeldPartitions:
             held for held in self._by_id.values() if held.cluster_id == cluster_id and held.room
         ]
         return min(able, key=lambda held: held.id, default=None)
-
-    @property
-    def has_new(self) -> bool:
-        """Whether one of them gets its first nodes."""
-        return any(held.is_changed and held.is_new for held in self._by_id.values())
 
     def write(self) -> list[int]:
         """Raise the rev of each partition that changed, once; their ids, ascending."""

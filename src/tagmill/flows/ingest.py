@@ -221,12 +221,9 @@ def _room(held: HeldPartitions, cluster_id: int) -> Any:
 
 
 def _changed(held: HeldPartitions) -> None:
-    """Raise the revs, and leave the work that this makes with the queue: the last thing done.
-
-    Without anything to evaluate there is none, but for a partition that is new: whoever makes the
-    first tag at this moment does not see it, as we do not see the tag."""
+    """Raise the revs, and leave the work that this makes with the queue: the last thing done."""
     changed = held.write()
-    if changed and (held.has_new or staleness.any_live()):
+    if changed and staleness.any_live():
         leases.defer_partitions(changed, leases.CHANGE)
 
 

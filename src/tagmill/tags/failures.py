@@ -22,7 +22,6 @@ from tagmill.config import load
 from tagmill.locks import Lock
 from tagmill.matches.models import Expression
 from tagmill.tags.models import Tag
-from tagmill.text import readable
 
 # How much more often one worker fails an expression before it is believed, while others live.
 PATIENCE = 3
@@ -129,4 +128,5 @@ def _what_helps(reason: str) -> str:
 
 
 def _readable(reason: str) -> str:
-    return readable(reason, REASON_LENGTH) or "no reason was given"
+    text = "".join(character if character.isprintable() else " " for character in reason)
+    return text[:REASON_LENGTH].rstrip(". ") or "no reason was given"

@@ -485,9 +485,7 @@ GROUP BY tag_id
 -- name: waiting
 -- What the expressions, rebuilds and previews given wait for: (kind, id, the failure of an expression or
 -- null, its cluster, live workers that may answer for the cluster, partitions that wait there, those of
--- them that a worker holds, seconds until the first of them may be leased again, and why a worker gave it
--- back). Partitions that were given back are apart from the others: those have null in the last two columns.
--- Nothing is said of what waits for nothing.
+-- them that a worker holds). Nothing is said of what waits for nothing.
 -- An expression waits where it has no fresh match; a rebuild where a target is not reached, or a pending
 -- definition of its tags has no match yet; a preview where its rev of the request is not reached (a forced
 -- rebuild takes nothing from it). An expression that failed is leased to nobody: its partitions wait for
@@ -535,12 +533,6 @@ alive AS (
     JOIN worker_token token ON token.id = worker.token_id AND token.revoked_at IS NULL
     WHERE worker.last_heartbeat > now() - make_interval(secs => %(seconds)s)
 ),
-postponed AS MATERIALIZED (
-    SELECT (args->>'partition')::bigint AS partition_id, extract(epoch FROM scheduled_at - now()) AS seconds,
-           coalesce(args->>'given_back', '') AS reason
-    FROM procrastinate_jobs
-    WHERE status = 'todo' AND task_name = 'evaluate_partition' AND scheduled_at > now()
-),
 clusters AS MATERIALIZED (
     SELECT c.id, c.name,
            (SELECT count(*) FROM alive
@@ -549,16 +541,13 @@ clusters AS MATERIALIZED (
                           WHERE may.workertoken_id = alive.token_id AND may.cluster_id = c.id)) AS workers
     FROM cluster c
 )
-SELECT w.kind, w.id, w.failure, c.name, coalesce(c.workers, 0), w.partitions, w.held, w.seconds, w.reason
+SELECT w.kind, w.id, w.failure, c.name, coalesce(c.workers, 0), w.partitions, w.held
 FROM (
     SELECT waiting.kind, id, failure, CASE WHEN failure IS NULL THEN waiting.cluster_id END AS cluster_id,
-           count(*) AS partitions, count(lease.partition_id) AS held, min(postponed.seconds) AS seconds,
-           (array_agg(postponed.reason ORDER BY postponed.seconds))[1] AS reason
+           count(*) AS partitions, count(lease.partition_id) AS held
     FROM waiting
     LEFT JOIN lease ON lease.partition_id = waiting.partition_id AND lease.deadline > now()
-    LEFT JOIN postponed ON failure IS NULL AND postponed.partition_id = waiting.partition_id
-    GROUP BY waiting.kind, id, failure, CASE WHEN failure IS NULL THEN waiting.cluster_id END,
-             postponed.partition_id IS NULL
+    GROUP BY waiting.kind, id, failure, CASE WHEN failure IS NULL THEN waiting.cluster_id END
 ) w
 LEFT JOIN clusters c ON c.id = w.cluster_id
 ORDER BY w.kind, w.id, w.failure NULLS LAST, c.name

@@ -6,19 +6,17 @@ asked about. Nothing is stored, and no lock is taken.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from tagmill import sql
 from tagmill.config import load
 
-Reason = Literal["failure", "no_worker", "postponed", "worker", "evaluation"]
+Reason = Literal["failure", "no_worker", "worker", "evaluation"]
 # What somebody has to do something about comes first.
-REASONS: tuple[Reason, ...] = ("failure", "no_worker", "postponed", "worker", "evaluation")
+REASONS: tuple[Reason, ...] = ("failure", "no_worker", "worker", "evaluation")
 # Bounds one answer where there are thousands of clusters: the rest wait for the same reasons.
 MAX_WAITS = 20
 
@@ -31,18 +29,6 @@ class Wait:
     cluster: str | None
     partitions: int
     message: str
-
-
-class _Row(NamedTuple):
-    """A row of the query `waiting`, without its first two columns."""
-
-    failure: str | None
-    cluster: str | None
-    workers: int
-    partitions: int
-    held: int
-    seconds: Decimal | None
-    reason: str | None
 
 
 @dataclass(frozen=True)
@@ -68,7 +54,7 @@ def waiting_for(
     }
     found: dict[str, dict[int, list[Wait]]] = defaultdict(lambda: defaultdict(list))
     for kind, key, *said in sql.rows(__file__, "waiting", values):
-        found[kind][key].append(_wait(_Row(*said)))
+        found[kind][key].append(_wait(*said))
     return Waits(*(_gravest(found[kind]) for kind in ("expression", "rebuild", "preview")))
 
 
@@ -85,25 +71,19 @@ def _gravest(found: dict[int, list[Wait]]) -> dict[int, list[Wait]]:
     }
 
 
-def _wait(row: _Row) -> Wait:
-    partitions, cluster = row.partitions, row.cluster
+def _wait(
+    failure: str | None, cluster: str | None, workers: int, partitions: int, held: int
+) -> Wait:
     some = "1 partition" if partitions == 1 else f"{partitions} partitions"
     wait = "waits" if partitions == 1 else "wait"
-    if row.failure is not None:
-        return Wait("failure", None, partitions, f"a failed expression: {row.failure}")
-    if row.seconds is not None:
-        message = (
-            f"a worker could not evaluate {some} in cluster {cluster}"
-            f" ({row.reason or 'no reason was given'}): the next attempt is in"
-            f" {math.ceil(row.seconds)} s, or after a change there"
-        )
-        return Wait("postponed", cluster, partitions, message)
-    if not row.workers and not row.held:
+    if failure is not None:
+        return Wait("failure", None, partitions, f"a failed expression: {failure}")
+    if not workers and not held:
         message = (
             f"no worker for cluster {cluster}: {some} {wait} until one runs with a token for it"
         )
         return Wait("no_worker", cluster, partitions, message)
-    if row.held:
-        message = f"evaluation: workers hold {row.held} of {some} in cluster {cluster}"
+    if held:
+        message = f"evaluation: workers hold {held} of {some} in cluster {cluster}"
         return Wait("evaluation", cluster, partitions, message)
     return Wait("worker", cluster, partitions, f"a worker: {some} {wait} in cluster {cluster}")

@@ -40,7 +40,6 @@ from tagmill.fleet.models import Cluster
 from tagmill.locks import Lock
 from tagmill.matches import staleness
 from tagmill.matches.models import Expression
-from tagmill.text import readable
 from tagmill.work import workers
 from tagmill.work.models import Lease, Worker
 from tagmill_wire.messages import Definition, LeaseAnswer, LeasedPartition, StaleExpression
@@ -68,8 +67,6 @@ MAX_ORDINARY = 16
 MIN_HELD = 4
 # Partitions that one line of the log names.
 MAX_LOGGED = 16
-# A worker's words when it gives a partition back are kept with the job, and shown, so far.
-MAX_REASON = 300
 # Somebody may enqueue between our look and our insert; then we look again.
 ENQUEUE_ATTEMPTS = 8
 
@@ -123,9 +120,9 @@ def defer_partitions(ids: Iterable[int], kind: Kind = REBUILD) -> None:
     defer(dict.fromkeys(ids, kind))
 
 
-def defer_stale(ids: Iterable[int], delay: int = 0, reason: str = "") -> None:
+def defer_stale(ids: Iterable[int], delay: int = 0) -> None:
     """Leave with the queue whatever is stale in these partitions."""
-    defer(kinds(staleness.stale(sorted(set(ids)))), delay, reason)
+    defer(kinds(staleness.stale(sorted(set(ids)))), delay)
 
 
 def kinds(stale: Iterable[staleness.Stale]) -> dict[int, Kind]:
@@ -137,12 +134,12 @@ def kinds(stale: Iterable[staleness.Stale]) -> dict[int, Kind]:
     return found
 
 
-def defer(wanted: Mapping[int, Kind], delay: int = 0, reason: str = "") -> None:
+def defer(wanted: Mapping[int, Kind], delay: int = 0) -> None:
     """A waiting job for each partition that has none, and a notification to waiting workers. A job
     that waits already is from now on for this, too.
 
     With `delay`, a new job waits so many seconds before it is leased, or until a change or a
-    rebuild is deferred there: it may be evaluated now. `reason` says why, to those who wait.
+    rebuild is deferred there: it may be evaluated now.
 
     The last thing that a transaction does, and once: other transactions that defer wait for it from
     here on, in one order. Relies on: the caller holds the partitions, their leases or the fleet.
@@ -153,7 +150,7 @@ def defer(wanted: Mapping[int, Kind], delay: int = 0, reason: str = "") -> None:
     for _ in range(ENQUEUE_ATTEMPTS):
         try:
             with transaction.atomic():
-                _enqueue(wanted, delay, reason)
+                _enqueue(wanted, delay)
                 sql.rows(__file__, "notify_work", {"partitions": sorted(wanted)})
             return
         except AlreadyEnqueued:
@@ -162,7 +159,7 @@ def defer(wanted: Mapping[int, Kind], delay: int = 0, reason: str = "") -> None:
     log.warning("partitions left to the sweep", action="defer", partitions=len(wanted))
 
 
-def _enqueue(wanted: Mapping[int, Kind], delay: int, reason: str) -> None:
+def _enqueue(wanted: Mapping[int, Kind], delay: int) -> None:
     by_queue = {queue(partition): partition for partition in sorted(wanted)}
     waiting = sql.rows(__file__, "waiting_jobs", {"queues": list(by_queue)})
     raised = {
@@ -178,11 +175,10 @@ def _enqueue(wanted: Mapping[int, Kind], delay: int, reason: str) -> None:
         sql.run(__file__, "hasten_jobs", {"jobs": anew})
     known = {name for _, name, _ in waiting}
     later: dict[str, Any] = {"schedule_in": {"seconds": delay}} if delay else {}
-    why = {"given_back": readable(reason, MAX_REASON)} if delay else {}
     jobs = [
         evaluate_partition.configure(
             queue=name, lock=name, queueing_lock=name, priority=int(wanted[partition]), **later
-        ).make_new_job(partition=partition, **why)
+        ).make_new_job(partition=partition)
         for name, partition in by_queue.items()
         if name not in known
     ]
@@ -403,7 +399,7 @@ def give_up(worker: Worker, leases: Sequence[str], reason: str, delay: int = 0) 
     heartbeat for example, is waited for: who gives back is not asked again."""
     with transaction.atomic():
         theirs = locks.rows(Lease.objects.filter(worker=worker, uuid__in=leases))
-        rows = _release(theirs, delay, reason)
+        rows = _release(theirs, delay)
     say = log.warning if delay else log.info
     say(
         "leases given up",
@@ -439,14 +435,14 @@ def reap() -> int:
     return count
 
 
-def _release(rows: Sequence[Lease], delay: int = 0, reason: str = "") -> list[int]:
+def _release(rows: Sequence[Lease], delay: int = 0) -> list[int]:
     """End leases, which are locked, without a result: a new job waits in place of each. Their
     partitions."""
     _finish([row.job_id for row in rows], Status.ABORTED)
     Lease.objects.filter(uuid__in=[row.uuid for row in rows]).delete()
     # For everything: what the lease did not name has no job either.
     partitions = [row.partition_id for row in rows]
-    defer_stale(partitions, delay, reason)
+    defer_stale(partitions, delay)
     return partitions
 
 
