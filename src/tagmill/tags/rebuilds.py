@@ -108,7 +108,7 @@ def begin(tags: Sequence[int], reason: Rebuild.Reason, by: User | None) -> Rebui
         expressions = sorted(
             {tag.pending_expression_id for tag in chosen if tag.pending_expression_id is not None}
         )
-        # Somebody who asks for it (again) is not told that it failed for somebody else.
+        # An earlier failure is forgotten: this request gets an evaluation of its own.
         named = Expression.objects.filter(id__in=expressions)
         named.filter(named_at=None).update(named_at=Now())
         failures.forget(named)
