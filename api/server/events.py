@@ -2,7 +2,8 @@
 server-sent events.
 
 One `progress` event at once and after each change, as often as the kind's pace allows, then one
-`end` event, and the stream closes.
+`end` event, and the stream closes; without an `end` after MAX_STREAM_SECONDS, and then a client
+asks again.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ from tagmill.errors import NotFound
 from tagmill.tags import previews, rebuilds
 from tagmill.tags.models import Rebuild
 
+# Whoever listens longer asks again, as an EventSource does by itself: a client that went without a
+# word, or whose token has ended, listens no longer than this.
+MAX_STREAM_SECONDS = 900.0
 RUNNING = "running"
 # What listeners to a preview get when it was cancelled, or another took its place.
 GONE = (True, b'{"state":"gone"}')
@@ -102,7 +106,7 @@ class EventsResource(Native):
                 stream.end(data)
             else:
                 stream.progress(data)
-                self._watch.add(uuid, stream)
+                self._watch.add(uuid, stream, MAX_STREAM_SECONDS)
             await stream.closed
         finally:
             self._watch.remove(uuid, stream)

@@ -77,7 +77,8 @@ class Watch:
         self._clock = clock
         self._pace = pace
         self._read = read
-        self._listeners: dict[UUID, set[Listener]] = defaultdict(set)
+        # With the timer that closes it.
+        self._listeners: dict[UUID, dict[Listener, Any]] = defaultdict(dict)
         self._is_reading = False
         self._is_due = False
         self._loops = {
@@ -90,13 +91,17 @@ class Watch:
             loop.clock = self._clock
             loop.start(seconds, now=False)
 
-    def add(self, uuid: UUID, listener: Listener) -> None:
-        self._listeners[uuid].add(listener)
+    def add(self, uuid: UUID, listener: Listener, seconds: float) -> None:
+        """It is closed after so many seconds; whoever added it removes it."""
+        timer = self._clock.callLater(seconds, listener.close)
+        self._listeners[uuid][listener] = timer
         # What happened between the listener's own reading and now has been announced already.
         self.changed()
 
     def remove(self, uuid: UUID, listener: Listener) -> None:
-        self._listeners[uuid].discard(listener)
+        timer = self._listeners[uuid].pop(listener, None)
+        if timer is not None and timer.active():
+            timer.cancel()
         if not self._listeners[uuid]:
             del self._listeners[uuid]
 
@@ -104,13 +109,10 @@ class Watch:
         """Its last progress; nothing when it is not over after so many seconds, or the server
         ends."""
         over = _Over()
-        timer = self._clock.callLater(seconds, over.close)
-        self.add(uuid, over)
+        self.add(uuid, over, seconds)
         try:
             return await over.done
         finally:
-            if timer.active():
-                timer.cancel()
             self.remove(uuid, over)
 
     def changed(self) -> None:

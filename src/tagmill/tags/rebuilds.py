@@ -145,9 +145,9 @@ def _lock_defining(tag: int) -> QuerySet[Rebuild]:
     )
 
 
-def lock_of(tag: int) -> None:
-    """All rebuilds that name the tag, which is to be deleted, and those that may end by that."""
-    named = Rebuild.tags.through.objects.filter(tag_id=tag).values("rebuild_id")
+def lock_of(tags: Sequence[int]) -> None:
+    """All rebuilds that name the tags, which are to be deleted, and those that may end by that."""
+    named = Rebuild.tags.through.objects.filter(tag_id__in=tags).values("rebuild_id")
     locks.rows(Rebuild.objects.filter(Q(id__in=named) | Q(state=State.RUNNING)))
 
 
