@@ -37,7 +37,7 @@ from loadtest.rig import processes
 from loadtest.rig.simulated import Behaviour, Report, plausible
 from loadtest.rig.stack import ROOT, Stack, end_with_parent, free_port, running
 from tagmill.fleet.models import Partition
-from tagmill.matches.models import Match
+from tagmill.matches.models import EffectiveMatch
 from tagmill.tags import tags
 from tagmill.work import leases, workers
 
@@ -297,11 +297,11 @@ class FleetRun:
 
     def _stale(self) -> int:
         wanted = Partition.objects.count() * self.plan.tags
-        return wanted - Match.objects.filter(rev=F("partition__rev")).count()
+        return wanted - EffectiveMatch.objects.filter(rev=F("partition__rev")).count()
 
     def _wrong(self) -> int:
         wrong = 0
-        rows = Match.objects.select_related("partition")
+        rows = EffectiveMatch.objects.select_related("partition")
         for match in rows.iterator():
             part = match.partition
             expected = plausible(

@@ -26,6 +26,23 @@ def _queries(app: Path) -> dict[str, str]:
     return {name: text.strip() + "\n" for name, text in zip(names, texts, strict=True)}
 
 
+def ask() -> None:
+    """Raises DatabaseUnavailable when there is no answer."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+
+
+def max_connections() -> int:
+    """How many connections the database allows to everybody but superusers."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT sum(setting::int * CASE name WHEN 'max_connections' THEN 1 ELSE -1 END)"
+            " FROM pg_settings WHERE name IN ('max_connections', 'superuser_reserved_connections')"
+        )
+        ((allowed,),) = cursor.fetchall()
+    return int(allowed)
+
+
 def rows(module_file: str, name: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
     """All rows that a named query returns."""
     with connection.cursor() as cursor:

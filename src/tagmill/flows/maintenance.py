@@ -47,6 +47,8 @@ from tagmill.work import leases, workers
 
 log = structlog.get_logger("tagmill.maintenance")
 
+# They are bounded by how long they are kept (docs/settings.md), not by the fleet.
+GROWING = ("assignment_change", "audit_event", "match_change", "rebuild_target")
 QUEUE = "maintenance"
 RESTART_SECONDS = 2.0
 # How soon the thread notices that it is to stop.
@@ -205,3 +207,9 @@ async def _run(stop: threading.Event) -> None:
                 await work
         finally:
             await close()
+
+
+def growing_tables() -> list[tuple[str, float]]:
+    """(table, about how many rows) of those that grow until their rows are old enough."""
+    found = sql.rows(__file__, "estimated_rows", {"tables": list(GROWING)})
+    return [(table, float(estimate)) for table, estimate in found]

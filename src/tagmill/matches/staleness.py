@@ -1,7 +1,7 @@
 """What waits for evaluation: the one module that says which matches are fresh.
 
-A match is fresh when its rev is its partition's; a missing one is stale. An expression counts while
-a tag or a live preview names it and it has not failed.
+A match is fresh when its effective rev is its partition's; a missing one is stale. An expression
+counts while it is live. The views `effective_match` and `live_expression` say both, to everybody.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Stale(NamedTuple):
 
 
 def any_live() -> bool:
-    """Whether anything is to be evaluated at all: a tag or a live preview with an expression."""
+    """Whether anything is to be evaluated at all."""
     return bool(sql.rows(__file__, "any_live", {})[0][0])
 
 

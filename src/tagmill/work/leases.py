@@ -520,3 +520,9 @@ def job_counts() -> dict[str, int]:
         )
         found = dict(cursor.fetchall())
     return {status.value: int(found.get(status.value, 0)) for status in Status}
+
+
+def oldest_seconds() -> float:
+    """For how long the oldest lease has stood; 0 without any."""
+    ((seconds,),) = sql.rows(__file__, "oldest_lease", {})
+    return float(seconds)

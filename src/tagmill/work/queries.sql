@@ -117,6 +117,11 @@ FROM (
 ) by_cluster
 
 
+-- name: oldest_lease
+-- For how many seconds the oldest lease has stood; 0 where there is none.
+SELECT coalesce(extract(epoch FROM clock_timestamp() - min(leased_at)), 0) FROM lease
+
+
 -- name: orphaned_jobs
 -- Jobs that run without a lease: whoever deleted the lease (a worker's removal) left them. Relies on: a
 -- lease is stored in the transaction that starts its job.
