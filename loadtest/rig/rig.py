@@ -38,7 +38,8 @@ _STALE = """
 SELECT count(*)
   FROM partition
  CROSS JOIN tag
-  LEFT JOIN effective_match m ON m.partition_id = partition.id AND m.expression_id = tag.expression_id
+  LEFT JOIN effective_match m
+         ON m.partition_id = partition.id AND m.expression_id = tag.expression_id
  WHERE tag.expression_id IS NOT NULL AND m.rev IS DISTINCT FROM partition.rev
 """
 
