@@ -28,7 +28,7 @@ from tagmill.flows import maintenance
 from tagmill.matches import staleness
 from tagmill.tags import waiting
 from tagmill.tags.models import Tag
-from tagmill.work import leases
+from tagmill.work import leases, queue
 from tagmill_wire.messages import Completion, CompletionAnswer
 
 log = structlog.get_logger("tagmill.metrics")
@@ -153,7 +153,7 @@ class DatabaseCollector(Collector):
     def _read(self) -> list[GaugeMetricFamily]:
         up, jobs, stale, age, stale_there, alive, tags, rows = found = self.describe()
         try:
-            for status, count in leases.job_counts().items():
+            for status, count in queue.job_counts().items():
                 jobs.add_metric([status], count)
             waits = staleness.by_cluster()
             stale.add_metric([], sum(waits.values()))

@@ -39,7 +39,7 @@ from loadtest.rig.stack import ROOT, Stack, end_with_parent, free_port, running
 from tagmill.fleet.models import Partition
 from tagmill.matches.models import EffectiveMatch
 from tagmill.tags import tags
-from tagmill.work import leases, workers
+from tagmill.work import queue, workers
 
 # Enough that a lease finds work while the partitions of all workers are under evaluation.
 PARTITIONS_PER_WORKER = 2
@@ -269,7 +269,7 @@ class FleetRun:
             )
             idle = [row[0] for row in cursor.fetchall()]
         Partition.objects.filter(id__in=idle).update(rev=F("rev") + 1)
-        leases.defer_partitions(idle)
+        queue.defer_partitions(idle)
 
     def _is_saturated(self) -> bool:
         if len(self._steps) < 2:  # noqa: PLR2004 - one step has nothing to compare with

@@ -50,6 +50,11 @@ def rows(module_file: str, name: str, parameters: dict[str, Any]) -> list[tuple[
         return list(cursor.fetchall()) if cursor.description else []
 
 
+def values(module_file: str, name: str, parameters: dict[str, Any]) -> list[Any]:
+    """The column of a named query that returns one."""
+    return [value for (value,) in rows(module_file, name, parameters)]
+
+
 def run(module_file: str, name: str, parameters: dict[str, Any]) -> int:
     """Run a named query for its effect; how many rows it touched."""
     with connection.cursor() as cursor:

@@ -1,8 +1,10 @@
-"""What has one home: which revs matches count as, what is live, and SQL."""
+"""What has one home: which revs matches count as, what is live, SQL, the queue and its policy."""
 
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,3 +54,18 @@ def test_only_the_view_says_what_is_live() -> None:
 @pytest.mark.parametrize("path", modules("api"), ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_api_runs_no_sql(path: Path) -> None:
     assert not re.search(r"\.cursor\(|\bRawSQL\b|\.raw\(|\bSELECT\b", path.read_text())
+
+
+def test_only_the_queue_touches_procrastinate() -> None:
+    importing = re.compile(r"^\s*(?:from|import) procrastinate\b", re.M)
+    found = [
+        path.name for path in modules("src") + modules("api") if importing.search(path.read_text())
+    ]
+    assert found == ["queue.py"]
+
+
+def test_who_is_leased_how_much_is_decided_without_the_database() -> None:
+    """`python -S`: nothing but the standard library can be imported."""
+    code = "import runpy, sys; runpy.run_path(sys.argv[1])"
+    policy = ROOT / "src" / "tagmill" / "work" / "policy.py"
+    subprocess.run([sys.executable, "-I", "-S", "-c", code, policy], check=True, timeout=30)

@@ -24,7 +24,7 @@ class Stale(NamedTuple):
 
 def any_live() -> bool:
     """Whether anything is to be evaluated at all."""
-    return bool(sql.rows(__file__, "any_live", {})[0][0])
+    return sql.values(__file__, "any_live", {}) == [True]
 
 
 def stale(partitions: Sequence[int]) -> list[Stale]:
@@ -37,12 +37,12 @@ def stale(partitions: Sequence[int]) -> list[Stale]:
 
 
 def stale_partitions() -> list[int]:
-    return [row[0] for row in sql.rows(__file__, "stale_partitions", {})]
+    return sql.values(__file__, "stale_partitions", {})
 
 
 def stale_for(expressions: Sequence[int]) -> list[int]:
     """Partitions where one of these expressions, live or not, has no fresh match."""
-    return [row[0] for row in sql.rows(__file__, "stale_for", {"expressions": list(expressions)})]
+    return sql.values(__file__, "stale_for", {"expressions": list(expressions)})
 
 
 def by_partition(partitions: Iterable[int]) -> dict[int, int]:
