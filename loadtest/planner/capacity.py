@@ -131,7 +131,7 @@ def cpu_seconds(costs: Costs, demand: Demand, workers: int) -> dict[str, float]:
 
 
 def round_seconds(costs: Costs, demand: Demand, workers: int) -> float:
-    """From one partition of a worker to its next one, nobody else being served."""
+    """Seconds from one partition of a worker to its next one, nobody else being served."""
     partitions = demand.partitions(costs)
     used = cpu_seconds(costs, demand, workers)
     # Without read-ahead a worker waits for the API and the database, too.
@@ -165,7 +165,7 @@ def request_seconds(costs: Costs) -> float:
 
 
 def batches(costs: Costs, demand: Demand) -> int:
-    """Of one partition, each fetched and then evaluated; 1 where these overlap."""
+    """How many batches of a partition are fetched and then evaluated; 1 where these overlap."""
     nodes = demand.nodes / demand.partitions(costs)
     return 1 if costs.overlap else math.ceil(nodes / costs.batch_nodes)
 

@@ -29,7 +29,7 @@ from tagmill_expressions.syntax import (
 )
 
 MAX_NESTING = 32
-"""Of parentheses, predicates and arguments. People's definitions nest to 5; a level
+"""How deep parentheses, predicates and arguments may nest. People's definitions nest to 5; a level
 takes this parser, and whoever walks the tree, some ten Python frames of the thousand there are."""
 
 MAX_TOKENS = 8_192
@@ -74,7 +74,7 @@ class _Parser:
 
     @property
     def _end(self) -> int:
-        """Where the last token taken ends."""
+        """The end of the last token that was taken."""
         return self._tokens[self._at - 1].end
 
     def _take(self) -> Token:
@@ -185,7 +185,7 @@ class _Parser:
         return token.kind in _STEP or (token.kind is Kind.PUNCTUATION and token.text in _STEP_SIGNS)
 
     def _steps(self) -> tuple[Step, ...]:
-        """From a step, or from the slash before it."""
+        """Steps, from the first one or from the slash before it."""
         steps = [] if self._peek.kind is Kind.SLASH else [self._step()]
         while self._peek.kind is Kind.SLASH:
             slash = self._take()
@@ -297,7 +297,7 @@ class _Chain:
     def __init__(self) -> None:
         self.operands: list[SyntaxTree] = []
         self.operators: list[Operator] = []
-        # Of the operands with their parentheses.
+        # Where each operand begins and ends, with its parentheses.
         self._spans: list[tuple[int, int]] = []
 
     def add(self, operand: SyntaxTree, start: int, end: int) -> None:

@@ -26,13 +26,13 @@ from tagmill_wire import bitmap
 
 # A document of 4 MiB takes some 60 MB as a tree.
 MAX_BYTES = 1024 * 1024 * 1024
-# Of what a process may print. The tree of a definition of 16 KiB, with what its parts found, has
-# some 1 MB.
+# The size of what a process may print. The tree of a definition of 16 KiB, with what its parts
+# found, has some 1 MB.
 MAX_ANSWER_BYTES = 8 * 1024 * 1024
 MAX_ERROR_BYTES = 2000
 # Processes at a time; each takes a core for as long as a definition may.
 MAX_AT_ONCE = 4
-# For one of them, in a thread that other requests need.
+# How long a request waits for a free process, in a thread that other requests need.
 WAIT_SECONDS = 1.0
 # A process starts in a tenth of a second.
 START_SECONDS = 5.0
@@ -52,7 +52,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class EvaluatorChoice:
-    """Which one answers, and why. `name`: None where no worker is there to say."""
+    """The evaluator that workers use for a definition, and why. `name` is None without a worker."""
 
     name: Literal["kernel", "lxml"] | None
     reason: str
@@ -74,7 +74,7 @@ class NodeExplanation:
 
 
 def of_tag(name: str, system_id: str) -> NodeExplanation:
-    """By the published definition, or by the pending one where none is published yet.
+    """Explain a tag's published definition, or the pending one where none is published yet.
 
     Raises NotFound, ManualTag, TooExpensive, Busy.
     """
@@ -175,7 +175,7 @@ def _explained(
 
 
 def _run(asked: bytes, seconds: float) -> tuple[int | None, bytes, bytes]:
-    """Its return code (None: it took longer), what it printed, and the end of its errors.
+    """Run the child: its return code (None: it took longer), output, and the end of its errors.
 
     It prints into files, of which the kernel bounds the size: a pipe has no bound.
     """

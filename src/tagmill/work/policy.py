@@ -106,7 +106,7 @@ def _part(waiting: int, parts: int) -> int:
 
 
 def named(stale: list[Stale], kind: Kind) -> tuple[list[Stale], Kind]:
-    """Which of what is stale in a partition its lease names, and what the lease is for then."""
+    """The part of what is stale in a partition that its lease names, and what the lease is for."""
     previews = [item for item in stale if item.is_preview]
     others = [item for item in stale if not item.is_preview]
     if previews and (kind == PREVIEW or not others):

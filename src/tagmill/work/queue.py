@@ -180,7 +180,7 @@ def cancel_in(ids: Sequence[int]) -> None:
 
 
 def delete_finished_jobs() -> None:
-    """Also those that a killed server left running; only maintenance jobs can be such."""
+    """Delete old finished jobs, and the maintenance jobs that a killed server left running."""
 
     async def end_stalled() -> None:
         for job in await app.job_manager.get_stalled_jobs():

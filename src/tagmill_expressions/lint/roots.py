@@ -14,7 +14,7 @@ from tagmill_expressions.lint.places import DOCUMENT, World, local
 from tagmill_expressions.syntax import NameTest, Operation, Part, Path, Step, SyntaxTree, children
 from tagmill_expressions.vocabulary import State
 
-# Of fewer documents, that all have something says little.
+# With fewer documents, that all of them have something says little.
 MANY = 20
 _LSHW_ROOTS = frozenset({"list", "node"})
 _BOTH = "(/list/node | /node)"
@@ -68,7 +68,7 @@ def _absolute(findings: Findings, world: World, path: Path, mentioned: frozenset
 
 
 def _from_both(world: World, path: Path) -> tuple[int, str | None]:
-    """Where what is replaced ends, and the machine's node under either root."""
+    """The end of what is replaced, and the path of the machine's node under either root."""
     if {state.name for state in world.vocabulary.roots} != _LSHW_ROOTS:
         return path.end, None
     first, rest = path.steps[0], path.steps[1:]
