@@ -110,7 +110,7 @@ def _enqueue(wanted: Mapping[int, Kind], delay: int) -> None:
         sql.run(__file__, "prioritise_jobs", values)
     anew = [row.job for item, row in waiting.items() if wanted[item] & (CHANGE | REBUILD)]
     if anew and not delay:
-        sql.run(__file__, "hasten_jobs", {"jobs": anew})
+        sql.run(__file__, "clear_delays", {"jobs": anew})
     later: dict[str, Any] = {"schedule_in": {"seconds": delay}} if delay else {}
     jobs = [
         evaluate_partition.configure(
