@@ -163,7 +163,7 @@ def _finish(jobs: Sequence[int], status: Status, delete: bool = False) -> None:
 
 
 def known_partitions() -> set[int]:
-    """Those that have a job, waiting or running."""
+    """Partitions that have a job, waiting or running."""
     return set(sql.values(__file__, "known_partitions", {}))
 
 
