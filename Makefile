@@ -18,7 +18,7 @@ KERNEL := $(VENV)/kernel
 endif
 
 # A line that says what will evaluate.
-EVALUATOR := $(RUN) -c "import workers.evaluators.base as base; print('Evaluator:', \
+EVALUATOR := $(RUN) -c "import tagmill_worker.evaluators.base as base; print('Evaluator:', \
 	'kernel (lxml is its reference)' if base.has_kernel() else 'lxml (the kernel needs cargo)')"
 
 demo: $(VENV)/runtime $(KERNEL) ## 10,000 machines get tagged before your eyes (ARGS="--nodes N --exit --json FILE")
@@ -38,7 +38,7 @@ lint: $(VENV)/development ## ruff, mypy --strict, the table of layers; fmt and c
 	@$(RUN) -m ruff check .
 	@$(RUN) -m ruff format --check .
 	@$(RUN) -m mypy
-	@PYTHONPATH=src:. $(VENV)/bin/lint-imports
+	@PYTHONPATH=src:workers:. $(VENV)/bin/lint-imports
 ifneq ($(CARGO),)
 	@cd kernel && cargo fmt --check && cargo clippy --quiet --all-targets -- -D warnings
 endif

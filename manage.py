@@ -38,16 +38,16 @@ NAMING_DATABASE = {
 
 
 def main(arguments: list[str]) -> int:
-    sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+    sys.path[:0] = [str(ROOT), str(ROOT / "src"), str(ROOT / "workers")]
     command = arguments[1] if len(arguments) > 1 else "help"
     if command == "worker" or arguments[1:3] == ["help", "worker"]:
         # A worker holds no database credentials and needs no Django.
-        from workers.command import main as work
+        from tagmill_worker.command import main as work
 
         return work(arguments[2:] if command == "worker" else ["--help"])
     if command in ("version", "--version"):
-        from wire import __version__
-        from wire.messages import VERSION
+        from tagmill_wire import __version__
+        from tagmill_wire.messages import VERSION
 
         print(f"Tagmill {__version__} (protocol {VERSION})")
         return 0

@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 from tagmill.audit.acting import Actor, acting
-from tagmill.rebuilds.models import WorkerToken
+from tagmill.work.models import WorkerToken
 
 
 class ActingMiddleware:

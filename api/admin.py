@@ -16,14 +16,14 @@ from django.urls import reverse_lazy
 from django.utils.html import format_html
 
 from api.models import UserToken
-from api.staleness import stale_matches
 from tagmill.errors import TagmillError
 from tagmill.fleet import clusters
 from tagmill.fleet.models import Cluster, Node, Partition
-from tagmill.rebuilds import rebuilds, waiting, workers
-from tagmill.rebuilds.models import Rebuild, Worker, WorkerToken
-from tagmill.tags import freshness, linting, tags
-from tagmill.tags.models import TAG_NAME, Tag
+from tagmill.matches import staleness
+from tagmill.tags import freshness, linting, rebuilds, tags, waiting
+from tagmill.tags.models import TAG_NAME, Rebuild, Tag
+from tagmill.work import workers
+from tagmill.work.models import Worker, WorkerToken
 
 if TYPE_CHECKING:
     ModelAdmin = admin.ModelAdmin[Any]
@@ -36,7 +36,7 @@ admin.site.index_title = "Administration"
 # A fleet has far more rows than a page should show; the API has them all.
 PER_PAGE = 50
 # Of the tags of a rebuild; it may have a thousand.
-MOST_NAMES = 8
+MAX_NAMES = 8
 # Of the running rebuilds in a list, the newest: the others show it on their own page.
 MAX_PROGRESS = 3
 
@@ -263,7 +263,7 @@ class RebuildAdmin(ReadOnly):
         is derived from a target for each tag and partition, for a few."""
         page: Any = super().get_changelist_instance(request)
         rows = list(page.result_list)
-        tags_of = rebuilds.first_tags([row.id for row in rows], MOST_NAMES)
+        tags_of = rebuilds.first_tags([row.id for row in rows], MAX_NAMES)
         running = [row for row in rows if row.state == Rebuild.State.RUNNING]
         for row in rows:
             row.first_tags = tags_of[row.id]
@@ -293,7 +293,7 @@ class RebuildAdmin(ReadOnly):
     @admin.display(description="tags")
     def tag_names(self, rebuild: Any) -> str:
         if not hasattr(rebuild, "first_tags"):
-            rebuild.first_tags = rebuilds.first_tags([rebuild.id], MOST_NAMES)[rebuild.id]
+            rebuild.first_tags = rebuilds.first_tags([rebuild.id], MAX_NAMES)[rebuild.id]
         count, names = rebuild.first_tags
         more = f" and {count - len(names)} more" if count > len(names) else ""
         return ", ".join(names) + more or "-"
@@ -344,7 +344,7 @@ class PartitionAdmin(ReadOnly):
     def get_changelist_instance(self, request: HttpRequest) -> Any:
         """As for tags."""
         page: Any = super().get_changelist_instance(request)
-        counts = stale_matches([partition.id for partition in page.result_list])
+        counts = staleness.by_partition([partition.id for partition in page.result_list])
         for partition in page.result_list:
             partition.stale_count = counts[partition.id]
         return page

@@ -24,7 +24,7 @@ class ApiConfig(AppConfig):
 
 
 def _make_groups(sender: AppConfig, using: str, **_: Any) -> None:
-    if sender.label == "rebuilds":
+    if sender.label == "tags":
         from api.permissions import make_groups
 
         make_groups(using)

@@ -14,9 +14,9 @@ from rest_framework.authentication import (
 from rest_framework.request import Request
 
 from api import tokens
-from tagmill.rebuilds import workers
-from tagmill.rebuilds.models import WorkerToken
-from wire.messages import TOKEN_SCHEME
+from tagmill.work import workers
+from tagmill.work.models import WorkerToken
+from tagmill_wire.messages import TOKEN_SCHEME
 
 WRONG_WORKER_TOKEN = "the worker token is wrong or revoked."  # noqa: S105 - a message
 

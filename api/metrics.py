@@ -9,7 +9,6 @@ import threading
 import time
 from collections import Counter as Tally
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import structlog
 from django import db
@@ -26,9 +25,11 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from tagmill.errors import TagmillError
-from tagmill.rebuilds import leases, waiting
+from tagmill.matches import staleness
+from tagmill.tags import waiting
 from tagmill.tags.models import Tag
-from wire.messages import Completion, CompletionAnswer
+from tagmill.work import leases
+from tagmill_wire.messages import Completion, CompletionAnswer
 
 log = structlog.get_logger("tagmill.metrics")
 
@@ -41,7 +42,6 @@ METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
 # They are bounded by how long they are kept (docs/settings.md), not by the fleet.
 GROWING = ("assignment_change", "audit_event", "match_change", "rebuild_target")
-STALE = (Path(__file__).parent / "sql" / "stale_matches.sql").read_text()
 
 REGISTRY = CollectorRegistry()
 ProcessCollector(registry=REGISTRY)
@@ -158,7 +158,7 @@ class DatabaseCollector(Collector):
         try:
             for status, count in leases.job_counts().items():
                 jobs.add_metric([status], count)
-            waits = stale_matches()
+            waits = staleness.by_cluster()
             stale.add_metric([], sum(waits.values()))
             by_cluster: Tally[int] = Tally()
             for (_, cluster), count in waits.items():
@@ -177,13 +177,6 @@ class DatabaseCollector(Collector):
             return [up]
         up.add_metric([], 1)
         return found
-
-
-def stale_matches() -> dict[tuple[int, int], int]:
-    """{(expression, cluster): partitions where the live expression has no match at their rev}."""
-    with connection.cursor() as cursor:
-        cursor.execute(STALE)
-        return {(expression, cluster): count for expression, cluster, count in cursor.fetchall()}
 
 
 def tags_by_state(stale: set[int]) -> dict[str, int]:

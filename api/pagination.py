@@ -18,7 +18,7 @@ from tagmill.errors import Invalid
 
 DEFAULT_LIMIT = 100
 # Bounds one answer; a client that wants more asks for the next page.
-MOST = 1000
+MAX_LIMIT = 1000
 # Columns of text that views page by; the others are numbers.
 TEXT_KEYS = frozenset({"name", "digest"})
 
@@ -73,7 +73,7 @@ class KeysetPagination(BasePagination):
                 "schema": {
                     "type": "integer",
                     "minimum": 1,
-                    "maximum": MOST,
+                    "maximum": MAX_LIMIT,
                     "default": DEFAULT_LIMIT,
                 },
             },
@@ -90,9 +90,9 @@ class KeysetPagination(BasePagination):
 def limit_of(parameters: QueryDict) -> int:
     """Raises Invalid."""
     text = parameters.get("limit", str(DEFAULT_LIMIT))
-    is_short = len(text) <= len(str(MOST))
-    if not (is_short and text.isascii() and text.isdigit() and 1 <= int(text) <= MOST):
-        raise Invalid(f"limit must be a number from 1 to {MOST}", field="limit")
+    is_short = len(text) <= len(str(MAX_LIMIT))
+    if not (is_short and text.isascii() and text.isdigit() and 1 <= int(text) <= MAX_LIMIT):
+        raise Invalid(f"limit must be a number from 1 to {MAX_LIMIT}", field="limit")
     return int(text)
 
 

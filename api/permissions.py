@@ -15,7 +15,7 @@ from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
 from api.roles import GROUPS, Role
-from tagmill.rebuilds.models import WorkerToken
+from tagmill.work.models import WorkerToken
 
 if TYPE_CHECKING:
     # It imports this module: DRF's settings name it.
@@ -29,12 +29,12 @@ ADMIN_SITE = {
     Role.ADMIN: (
         ("tags.tag", ("add", "change", "delete")),
         ("fleet.cluster", ("add", "change", "delete")),
-        ("rebuilds.workertoken", ("add", "change", "delete")),
+        ("work.workertoken", ("add", "change", "delete")),
         ("api.usertoken", ("delete",)),
     ),
 }
-VIEWED = ("tags.tag", "fleet.cluster", "fleet.partition", "fleet.node", "rebuilds.rebuild",
-          "rebuilds.worker", "rebuilds.workertoken")  # fmt: skip
+VIEWED = ("tags.tag", "fleet.cluster", "fleet.partition", "fleet.node", "tags.rebuild",
+          "work.worker", "work.workertoken")  # fmt: skip
 
 
 class RolePermission(BasePermission):
@@ -83,7 +83,7 @@ def make_groups(using: str, **_: Any) -> None:
     """After migrations: the groups exist and hold at least these permissions."""
     from django.contrib.auth.models import Group, Permission
 
-    for label in ("api", "fleet", "tags", "rebuilds"):
+    for label in ("api", "fleet", "matches", "work", "tags"):
         create_permissions(apps.get_app_config(label), verbosity=0, using=using)
     known = {
         f"{app}.{codename}": pk

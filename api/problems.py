@@ -38,7 +38,7 @@ from tagmill.errors import (
     TagmillError,
     TooLarge,
 )
-from wire.messages import WireError
+from tagmill_wire.messages import WireError
 
 log = logging.getLogger("tagmill.api")
 

@@ -13,7 +13,7 @@ from django.urls.resolvers import RoutePattern
 from django.views.generic import TemplateView
 from drf_spectacular.views import SpectacularSwaggerView
 
-from api.resources import (
+from api.rest import (
     audit,
     changes,
     clusters,

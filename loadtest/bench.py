@@ -21,7 +21,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from tagmill import config
 
 # More of any than a machine would measure in a night: a slip of the keyboard.
-MOST = {
+MAX_SIZES = {
     "nodes": 1_000_000,
     "tags": 10_000,
     "repetitions": 100,
@@ -76,7 +76,7 @@ def numbers(text: str) -> list[int]:
     return found
 
 
-def chosen(names: Sequence[str]) -> Callable[[str], list[str]]:
+def names_of(names: Sequence[str]) -> Callable[[str], list[str]]:
     """A list option of some names, as `lean,server`."""
 
     def parse(text: str) -> list[str]:
@@ -95,8 +95,8 @@ def check_sizes(options: Mapping[str, Any], *names: str, least: int = 1) -> None
         found = given if isinstance(given, list) else [given]
         if min(found) < least:
             raise BenchError(f"--{name} must be {'positive' if least else 'zero or more'}")
-        if max(found) > MOST[name]:
-            raise BenchError(f"--{name} is at most {MOST[name]:,}")
+        if max(found) > MAX_SIZES[name]:
+            raise BenchError(f"--{name} is at most {MAX_SIZES[name]:,}")
 
 
 def progress(console: Console) -> Progress:

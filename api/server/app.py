@@ -32,8 +32,8 @@ from api.server.previews import PreviewResource, Waiting
 from api.server.threads import Threads
 from tagmill.config import Config
 from tagmill.errors import ConfigurationError
-from tagmill.rebuilds import maintenance
-from wire.messages import TOKEN_SCHEME, LeaseAnswer
+from tagmill.flows import maintenance
+from tagmill_wire.messages import TOKEN_SCHEME, LeaseAnswer
 
 log = structlog.get_logger("tagmill.server")
 

@@ -17,7 +17,7 @@ from api.server.threads import Threads
 from tagmill.errors import Invalid, NotFound
 from tagmill.fleet import batches
 from tagmill.fleet.models import Partition
-from wire.messages import TOKEN_SCHEME, dump
+from tagmill_wire.messages import TOKEN_SCHEME, dump
 
 # On 4 MB of generated documents level 3 makes 56:1 at 0.5 ms a MB, level 1 39:1 at 0.6 ms.
 ZSTD_LEVEL = 3

@@ -22,7 +22,7 @@ from twisted.internet.task import LoopingCall
 from twisted.python.failure import Failure
 
 from api.problems import unfit
-from wire.messages import LeaseAnswer, LeaseRequest, WireError, load
+from tagmill_wire.messages import LeaseAnswer, LeaseRequest, WireError, load
 
 log = structlog.get_logger("tagmill.broker")
 

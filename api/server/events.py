@@ -26,9 +26,8 @@ from api.server.http import Request
 from api.server.native import Native
 from api.server.threads import Threads
 from tagmill.errors import DatabaseUnavailable, NotFound
-from tagmill.rebuilds import rebuilds
-from tagmill.rebuilds.models import Rebuild
-from tagmill.tags import previews
+from tagmill.tags import previews, rebuilds
+from tagmill.tags.models import Rebuild
 
 log = structlog.get_logger("tagmill.events")
 

@@ -28,7 +28,7 @@ from tagmill.errors import TagmillError
 
 PATH = b"/api/v1/nodes/import"
 # Bytes between the socket and the importer: enough to keep it busy over a slow round trip.
-MOST_PENDING = 1024 * 1024
+MAX_PENDING = 1024 * 1024
 SPOOL_BYTES = 1024 * 1024
 
 
@@ -59,7 +59,7 @@ class Import:
     def feed(self, data: bytes) -> None:
         self._chunks.put(data)
         self._pending += len(data)
-        if self._pending > MOST_PENDING or not self._is_admitted:
+        if self._pending > MAX_PENDING or not self._is_admitted:
             self._pause()
 
     def end(self) -> None:
@@ -128,7 +128,7 @@ class Import:
 
     def _consumed(self, size: int) -> None:
         self._pending -= size
-        if self._pending <= MOST_PENDING // 2:
+        if self._pending <= MAX_PENDING // 2:
             self._resume()
 
     def _pause(self) -> None:

@@ -13,9 +13,9 @@ from api.server.native import Native, body_of, credentials, respond
 from api.strict import refuse_type
 from tagmill.errors import Invalid, NotFound, WorkerGone
 from tagmill.fleet.models import Partition
-from tagmill.rebuilds import leases, workers
-from tagmill.rebuilds.models import Worker, WorkerToken
-from wire.messages import TOKEN_SCHEME, LeaseAnswer, LeaseRequest, dump
+from tagmill.work import leases, workers
+from tagmill.work.models import Worker, WorkerToken
+from tagmill_wire.messages import TOKEN_SCHEME, LeaseAnswer, LeaseRequest, dump
 
 WAIT = re.compile(r"(?:^|[,;\s])wait=(\d{1,6})(?:$|[,;\s])")
 
@@ -40,9 +40,9 @@ class LeaseResource(Native):
 
 
 # Bounds one transaction and one answer; a worker that wants more asks again.
-MOST_PARTITIONS = 256
+MAX_PARTITIONS = 256
 # The partitions that a worker names as held, ten bytes each.
-MOST_HOLDS = 100_000
+MAX_HOLDS = 100_000
 
 
 def wait(prefer: str | None) -> int:
@@ -74,10 +74,10 @@ def take(poll: Poll) -> Taken:
 
 def checked(asked: LeaseRequest) -> LeaseRequest:
     """Raises Invalid."""
-    if not 1 <= asked.max_partitions <= MOST_PARTITIONS:
-        raise Invalid(f"must be 1 to {MOST_PARTITIONS}", field="max_partitions")
-    if len(asked.holds) > MOST_HOLDS:
-        raise Invalid(f"must be {MOST_HOLDS} partitions at most", field="holds")
+    if not 1 <= asked.max_partitions <= MAX_PARTITIONS:
+        raise Invalid(f"must be 1 to {MAX_PARTITIONS}", field="max_partitions")
+    if len(asked.holds) > MAX_HOLDS:
+        raise Invalid(f"must be {MAX_HOLDS} partitions at most", field="holds")
     for uuid in asked.leases or ():
         try:
             UUID(uuid)

@@ -22,7 +22,7 @@ from twisted.internet.task import LoopingCall
 from twisted.python.failure import Failure
 
 from api.encoding import dumps
-from api.resources import previews as resource
+from api.rest import previews as resource
 from api.server import users
 from api.server.http import Request, route_of
 from api.server.lease import wait

@@ -12,8 +12,8 @@ from django.http import HttpRequest
 from api import authentication, permissions
 from api.roles import Role
 from api.server import problems
-from tagmill.rebuilds import workers
-from wire.messages import TOKEN_SCHEME
+from tagmill.work import workers
+from tagmill_wire.messages import TOKEN_SCHEME
 
 SCHEME = "Token"
 

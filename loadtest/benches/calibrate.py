@@ -27,7 +27,7 @@ from rich.table import Table
 from fixtures import loader
 from fixtures.generate import PROFILES, ProfileName, generate
 from loadtest import bench
-from loadtest.bench import Bench, BenchError, Session, chosen, numbers
+from loadtest.bench import Bench, BenchError, Session, names_of, numbers
 from loadtest.planner.costs import UNITS, units
 from loadtest.planner.demand import Demand
 from loadtest.planner.fitting import least_squares, medians, relative
@@ -38,9 +38,9 @@ from loadtest.rig.rig import Rig, Usage, peaks
 from loadtest.rig.scratch import scratch_database
 from tagmill import config, sql
 from tagmill.fleet.models import Cluster, Partition
-from tagmill.rebuilds import leases
-from wire import bitmap, messages
-from workers.settings import Settings
+from tagmill.work import leases
+from tagmill_wire import bitmap, messages
+from tagmill_worker.settings import Settings
 
 # What each process may depend on: only a worker knows of nodes that it holds already.
 _SHARED = ("lease", "partition", "match", "cold_node", "cold_byte", "cold_own_byte")
@@ -53,14 +53,14 @@ PROCESS_NAMES = {"worker": "worker", "api": "server", "database": "database"}
 SMALL_SLOTS = 64
 TAGS = [1, 8, 64, 256, 500]
 # lxml is asked about a sample of the nodes, with every definition.
-MOST_EVALUATIONS = 200_000
+MAX_EVALUATIONS = 200_000
 # Leases of as many partitions as the queue gives, and of one: what a lease costs by itself.
-MOST_PARTITIONS = 64
+MAX_PARTITIONS = 64
 # The candidates of a lease: large enough that a scan shows, and taken away again.
 WAITING = (250, 2_000)
 LOOKS = 9
 # The fit may be off by this much at its worst observation.
-MOST_ERROR = 0.25
+MAX_ERROR = 0.25
 # What a plan leaves free. Above these, queues grow faster than the formula's tolerance.
 UTILISATION = {"worker": 0.9, "api": 0.7, "database": 0.7}
 
@@ -134,34 +134,34 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Plan:
+class CalibrateOptions:
     nodes: int
     tags: tuple[int, ...]
     profiles: tuple[ProfileName, ...]
     repetitions: int = 1
     evaluator: str | None = None
     seed: int = 1
-    most_error: float = MOST_ERROR
+    most_error: float = MAX_ERROR
 
     def series(self, *, is_first: bool) -> Iterator[Series]:
         slots = config.load().partition_slots
-        yield Series(self.nodes, slots, self.tags, MOST_PARTITIONS)
+        yield Series(self.nodes, slots, self.tags, MAX_PARTITIONS)
         if is_first:
             ends = tuple(dict.fromkeys((self.tags[0], self.tags[-1])))
             yield Series(0, slots, ends, 1)
-            yield Series(self.nodes // 4, SMALL_SLOTS, self.tags, MOST_PARTITIONS)
+            yield Series(self.nodes // 4, SMALL_SLOTS, self.tags, MAX_PARTITIONS)
             yield Series(0, SMALL_SLOTS, ends, 1)
 
 
 class Calibration:
     """Runs on scratch databases, one for each profile."""
 
-    def __init__(self, plan: Plan, session: Session) -> None:
-        self._plan = plan
-        self._options = ["--evaluator", plan.evaluator] if plan.evaluator else []
-        self._evaluator = plan.evaluator or "auto"
+    def __init__(self, chosen: CalibrateOptions, session: Session) -> None:
+        self._chosen = chosen
+        self._options = ["--evaluator", chosen.evaluator] if chosen.evaluator else []
+        self._evaluator = chosen.evaluator or "auto"
         self._session = session
-        self._definitions = definitions(max(plan.tags))
+        self._definitions = definitions(max(chosen.tags))
         self._seen: list[Observation] = []
         self._fleets: dict[str, Fleet] = {}
         self._bases: list[int] = []
@@ -170,15 +170,15 @@ class Calibration:
         self._mismatches = 0
 
     def run(self) -> dict[str, Any]:
-        for profile in self._plan.profiles:
+        for profile in self._chosen.profiles:
             with (
                 scratch_database() as url,
                 Rig(url, self._session.log) as rig,
                 bench.progress(self._session.console) as progress,
             ):
                 rig.create_tags(self._definitions)
-                series = list(self._plan.series(is_first=not self._fleets))
-                runs = sum(len(item.tags) for item in series) * self._plan.repetitions
+                series = list(self._chosen.series(is_first=not self._fleets))
+                runs = sum(len(item.tags) for item in series) * self._chosen.repetitions
                 task = progress.add_task(profile, total=runs)
                 for item in series:
                     self._series(rig, profile, item, partial(progress.advance, task))
@@ -189,14 +189,14 @@ class Calibration:
     ) -> None:
         if series.nodes:
             with bench.settings(partition_slots=series.slots):
-                loader.load(series.nodes, seed=self._plan.seed, profile=profile)
+                loader.load(series.nodes, seed=self._chosen.seed, profile=profile)
             with rig.stack(1, self._options) as first:
                 first.settle()
             rig.tidy()
-        reference = ask_lxml(self._definitions, MOST_EVALUATIONS)
+        reference = ask_lxml(self._definitions, MAX_EVALUATIONS)
         options = [*self._options, "--max-partitions", str(series.most)]
         found: dict[tuple[str, int], list[Usage]] = {}
-        for repetition in range(self._plan.repetitions):
+        for repetition in range(self._chosen.repetitions):
             for tags in series.tags[:: -1 if repetition % 2 else 1]:
                 names = list(self._definitions)[:tags]
                 with rig.stack(1, options) as running:
@@ -233,7 +233,7 @@ class Calibration:
             own_bytes=statistics.median(item.used.batch_bytes / item.nodes for item in cold),
             database_bytes=node_bytes(),
             worker_bytes=max(0.0, held - base) / cold[0].nodes,
-            image_bytes=image_bytes(profile, self._plan.seed) if self._is_kernel else 0.0,
+            image_bytes=image_bytes(profile, self._chosen.seed) if self._is_kernel else 0.0,
         )
 
     @property
@@ -265,7 +265,7 @@ class Calibration:
             "how": HOW,
             "fit_error": medians({key: [row["errors"][key] for row in rows] for key in MEASURES}),
             "fit_worst": {key: worst(rows, key) for key in MEASURES},
-            "most_error": self._plan.most_error,
+            "most_error": self._chosen.most_error,
             "observations": rows,
             "mismatches": self._mismatches,
         }
@@ -383,7 +383,7 @@ def image_bytes(profile: ProfileName, seed: int) -> float:
     """Bytes of the kernel's image for one node of a partition."""
     import tagmill_kernel
 
-    from workers.evaluators.kernel_evaluator import composition
+    from tagmill_worker.evaluators.kernel_evaluator import composition
 
     slots = config.load().partition_slots
     image = tagmill_kernel.PartitionImage()
@@ -491,11 +491,11 @@ class CalibrateBench(Bench):
             "--tags", type=numbers, default=TAGS, metavar="N,N", help="of a rebuild"
         )
         parser.add_argument(
-            "--profile", type=chosen(PROFILES), default=list(PROFILES), metavar="NAME,NAME"
+            "--profile", type=names_of(PROFILES), default=list(PROFILES), metavar="NAME,NAME"
         )
         parser.add_argument("--repetitions", type=int, default=3, help="medians are over these")
         parser.add_argument(
-            "--most-error", type=float, default=MOST_ERROR, help="of the fit, at its worst"
+            "--most-error", type=float, default=MAX_ERROR, help="of the fit, at its worst"
         )
         parser.add_argument("--evaluator", help="the workers' --evaluator")
         parser.add_argument("--seed", type=int, default=1)
@@ -505,13 +505,13 @@ class CalibrateBench(Bench):
             raise BenchError(f"--nodes must be at least {SMALL_SLOTS * 4}")
         bench.check_sizes(options, "nodes", "tags", "repetitions")
         tags = tuple(sorted(set(options["tags"])))
-        plan = Plan(
+        chosen = CalibrateOptions(
             options["nodes"],
             tags,
             tuple(options["profile"]),
             *(options[name] for name in ("repetitions", "evaluator", "seed", "most_error")),
         )
-        return Calibration(plan, session).run()
+        return Calibration(chosen, session).run()
 
     def show(self, console: Console, result: dict[str, Any]) -> None:
         table = Table(title=f"microseconds of CPU, evaluator {result['evaluator']}")

@@ -26,9 +26,9 @@ from loadtest.planner.demand import Demand
 from loadtest.planner.simulation import simulate
 
 # Machines are noisy, and a plan has its reserve: what is worse than this says nothing.
-MOST_ERROR = 0.25
+MAX_ERROR = 0.25
 # The share of the machine that others may have had where time is judged.
-MOST_OTHERS = 0.05
+MAX_OTHERS = 0.05
 PREDICTED = ("formula", "simulation", "cpu")
 NEEDED = ("state", "workers", "seconds", "cpu_seconds_total", "batch_nodes", "batch_bytes")
 # By row; of a file with one of each, at its top.
@@ -63,7 +63,7 @@ def compare(unit: costs.Costs, sweep: Mapping[str, Any], seed: int = 1) -> dict[
         {"measure": name, "error": row[f"{name}_error"], "at": row["name"]}
         for row in alike
         for name in PREDICTED
-        if name == "cpu" or row["others"] <= MOST_OTHERS
+        if name == "cpu" or row["others"] <= MAX_OTHERS
     ]
     fleets = dict.fromkeys((row["profile"], row["tags"], row["state"]) for row in alike)
     return {
@@ -86,9 +86,9 @@ def compare(unit: costs.Costs, sweep: Mapping[str, Any], seed: int = 1) -> dict[
             for found in [_with(alike, profile=profile, tags=tags, state=state)]
         ],
         "worst": max(judged, key=lambda item: float(item["error"])),
-        "judged_by_time": sum(row["others"] <= MOST_OTHERS for row in alike),
-        "most_error": MOST_ERROR,
-        "most_others": MOST_OTHERS,
+        "judged_by_time": sum(row["others"] <= MAX_OTHERS for row in alike),
+        "most_error": MAX_ERROR,
+        "most_others": MAX_OTHERS,
     }
 
 

@@ -24,9 +24,10 @@ from rich.console import Console
 
 from loadtest.bench import Bench, BenchError, Session, machine, percentile
 from loadtest.rig.stack import Stack, free_port, running
-from tagmill.fleet import clusters, ingest
-from tagmill.rebuilds import workers
+from tagmill.fleet import clusters
+from tagmill.flows import ingest
 from tagmill.tags import tags
+from tagmill.work import workers
 
 WAIT_SECONDS = 60
 # Nothing here takes seconds: what has not come by then is lost.

@@ -21,7 +21,7 @@ from rich.table import Table
 from fixtures import loader
 from fixtures.generate import PROFILES, ProfileName
 from loadtest import bench
-from loadtest.bench import Bench, BenchError, Session, check_sizes, chosen, numbers
+from loadtest.bench import Bench, BenchError, Session, check_sizes, names_of, numbers
 from loadtest.references import documents
 from loadtest.references.answers import ask_lxml, mismatches
 from loadtest.rig.definitions import definitions
@@ -30,7 +30,7 @@ from loadtest.rig.scratch import scratch_database
 from tagmill.fleet.models import Partition
 
 # lxml is asked about a sample of the nodes where there are more, with every definition.
-MOST_EVALUATIONS = 500_000
+MAX_EVALUATIONS = 500_000
 STATES = ("cold", "warm")
 MIB = 1 << 20
 # Two points whose CPU differs by less are equal; then trips decide, then memory.
@@ -38,7 +38,7 @@ SAME = 0.02
 # A server sends no larger batch than its own maxima: they must not bound the sweep.
 SERVER_BATCH_NODES, SERVER_BATCH_BYTES = 65_536, 64 * MIB
 # More than a machine would do in a night.
-MOST_RUNS = 2_000
+MAX_RUNS = 2_000
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SweepOptions:
     points: tuple[Point, ...]
     nodes: int
     profiles: tuple[ProfileName, ...]
@@ -115,39 +115,39 @@ class Measured:
 class Sweep:
     """Runs on scratch databases, one for each profile."""
 
-    def __init__(self, plan: Plan, session: Session) -> None:
-        self.plan = plan
+    def __init__(self, chosen: SweepOptions, session: Session) -> None:
+        self.options = chosen
         self._session = session
-        self._definitions = definitions(max(point.tags for point in plan.points))
+        self._definitions = definitions(max(point.tags for point in chosen.points))
         self._found = {
             (profile, point, state): Measured(profile, point, state)
-            for profile in plan.profiles
-            for point in plan.points
+            for profile in chosen.profiles
+            for point in chosen.points
             for state in STATES
         }
         self._mismatches = 0
         self._partitions = self._slots = 0
 
     def run(self) -> dict[str, Any]:
-        plan, say = self.plan, self._session.console.print
+        chosen, say = self.options, self._session.console.print
         settings: dict[str, object] = {
             "batch_nodes": SERVER_BATCH_NODES,
             "batch_bytes": SERVER_BATCH_BYTES,
         }
-        if plan.partition_slots:
-            settings["partition_slots"] = plan.partition_slots
-        for profile in plan.profiles:
+        if chosen.partition_slots:
+            settings["partition_slots"] = chosen.partition_slots
+        for profile in chosen.profiles:
             with (
                 bench.settings(**settings),
                 scratch_database() as url,
                 Rig(url, self._session.log) as rig,
             ):
-                say(f"generating {plan.nodes:,} nodes ({profile}); asking lxml", style="dim")
-                loader.load(plan.nodes, seed=plan.seed, profile=profile)
-                self._reference = ask_lxml(self._definitions, MOST_EVALUATIONS)
+                say(f"generating {chosen.nodes:,} nodes ({profile}); asking lxml", style="dim")
+                loader.load(chosen.nodes, seed=chosen.seed, profile=profile)
+                self._reference = ask_lxml(self._definitions, MAX_EVALUATIONS)
                 rig.create_tags(self._definitions)
-                first = plan.points[0]
-                with rig.stack(first.workers, first.options(plan.evaluator)) as running:
+                first = chosen.points[0]
+                with rig.stack(first.workers, first.options(chosen.evaluator)) as running:
                     running.settle()
                 rig.tidy()
                 self._all(rig, profile)
@@ -163,13 +163,13 @@ class Sweep:
                 found.document_bytes = size
 
     def _all(self, rig: Rig, profile: ProfileName) -> None:
-        plan = self.plan
+        chosen = self.options
         with bench.progress(self._session.console) as progress:
-            task = progress.add_task("", total=len(plan.points) * plan.repetitions)
-            for repetition in range(plan.repetitions):
-                for point in plan.points[:: -1 if repetition % 2 else 1]:
+            task = progress.add_task("", total=len(chosen.points) * chosen.repetitions)
+            for repetition in range(chosen.repetitions):
+                for point in chosen.points[:: -1 if repetition % 2 else 1]:
                     progress.update(task, description=_label(point))
-                    with rig.stack(point.workers, point.options(plan.evaluator)) as running:
+                    with rig.stack(point.workers, point.options(chosen.evaluator)) as running:
                         self._point(profile, point, running)
                     self._mismatches += mismatches(self._reference)
                     progress.advance(task)
@@ -184,13 +184,13 @@ class Sweep:
         return {
             "bench": "sweep",
             "machine": bench.machine(),
-            "nodes": self.plan.nodes,
-            "tags": sorted({point.tags for point in self.plan.points}),
-            "profiles": list(self.plan.profiles),
+            "nodes": self.options.nodes,
+            "tags": sorted({point.tags for point in self.options.points}),
+            "profiles": list(self.options.profiles),
             "partitions": self._partitions,
             "partition_slots": self._slots,
-            "evaluator": self.plan.evaluator or "default",
-            "repetitions": self.plan.repetitions,
+            "evaluator": self.options.evaluator or "default",
+            "repetitions": self.options.repetitions,
             "points": rows,
             "sweet_spot": {
                 state: sweet_spot([row for row in rows if row["state"] == state])
@@ -234,7 +234,7 @@ class SweepBench(Bench):
         parser.add_argument("--prefetch", type=numbers, default=[MIB, 16 * MIB], metavar="N,N")
         parser.add_argument("--workers", type=numbers, default=[1, 2], metavar="N,N")
         parser.add_argument(
-            "--profile", type=chosen(PROFILES), default=["lean"], metavar="NAME,NAME"
+            "--profile", type=names_of(PROFILES), default=["lean"], metavar="NAME,NAME"
         )
         parser.add_argument("--partition-slots", type=int, help="instead of the setting's")
         parser.add_argument("--evaluator", help="the workers' --evaluator")
@@ -246,12 +246,12 @@ class SweepBench(Bench):
         axes = (options[name] for name in names)
         points = tuple(Point(*values) for values in itertools.product(*axes))
         check_sizes(options, "nodes", "tags", "workers", "repetitions")
-        if len(points) * len(options["profile"]) * options["repetitions"] > MOST_RUNS:
-            raise BenchError(f"more than {MOST_RUNS} runs: choose fewer points")
+        if len(points) * len(options["profile"]) * options["repetitions"] > MAX_RUNS:
+            raise BenchError(f"more than {MAX_RUNS} runs: choose fewer points")
         names = ("nodes", "repetitions", "partition_slots", "evaluator", "seed")
         chosen_options = {name: options[name] for name in names}
-        plan = Plan(points, profiles=tuple(options["profile"]), **chosen_options)
-        return Sweep(plan, session).run()
+        chosen = SweepOptions(points, profiles=tuple(options["profile"]), **chosen_options)
+        return Sweep(chosen, session).run()
 
     def show(self, console: Console, result: dict[str, Any]) -> None:
         for state in STATES:

@@ -37,11 +37,11 @@ from loadtest.planner.sharing import AHEAD_SECONDS, Shared
 # Costs are not known better than this, so nothing is added for a smaller excess. (The origin's
 # author did the same: 25 clusters at 8 to 1 made "~3" API servers.)
 TOLERANCE = 0.05
-MOST_NODES = 10**9
+MAX_NODES = 10**9
 # Where only what is sent costs anything, a warm rebuild takes no time, and is divided by.
-LEAST_SECONDS = 1e-9
+MIN_SECONDS = 1e-9
 # Fewer rounds than this many below the most never pay: each costs more workers.
-MOST_TRIED = 200
+MAX_TRIED = 200
 # How many more servers than their work needs are tried, against the queue.
 FACTORS = (1, 1.25, 1.5, 2, 3, 4, 6, 8)
 
@@ -193,7 +193,7 @@ def predict(costs: Costs, demand: Demand, deployment: Deployment) -> Prediction:
     if deployment.machine_cores:
         stages["machine_cpu"] = sum(used.values()) / deployment.machine_cores
     slowest = max(stages, key=lambda name: stages[name])
-    seconds = max(LEAST_SECONDS, costs.fixed_seconds + stages[slowest])
+    seconds = max(MIN_SECONDS, costs.fixed_seconds + stages[slowest])
     if costs.fixed_seconds > stages[slowest]:
         slowest = "latency"
     elif slowest == "worker_cpu" and costs.overlap and each > evaluation * 1.001:
@@ -219,7 +219,7 @@ def deploy(costs: Costs, demand: Demand) -> Deployment:
     budget = max(demand.target - costs.fixed_seconds, 1e-3)
     room = budget * costs.utilisation["worker"]
     # Rounds are whole, and forgive nothing: the epsilon is only for the float division.
-    each = max(round_seconds(costs, demand, 1), LEAST_SECONDS)
+    each = max(round_seconds(costs, demand, 1), MIN_SECONDS)
     most = min(partitions, max(1, math.floor(room / each + 1e-9)))
     used = cpu_seconds(costs, demand, math.ceil(partitions / most))
     least = [
@@ -229,7 +229,7 @@ def deploy(costs: Costs, demand: Demand) -> Deployment:
     if not costs.queues:
         return Deployment(math.ceil(partitions / most), *least)
     found: Deployment | None = None
-    for rounds in range(most, max(0, most - MOST_TRIED), -1):
+    for rounds in range(most, max(0, most - MAX_TRIED), -1):
         workers = math.ceil(partitions / rounds)
         for factor in FACTORS:
             tried = Deployment(workers, *(math.ceil(number * factor) for number in least))

@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 # The step in which a process's CPU time is counted.
-LEAST_SECONDS = 0.01
+MIN_SECONDS = 0.01
 # A share of a rebuild that no plan would notice: a process's error is measured by no less.
-LEAST_SHARE = 0.1
+MIN_SHARE = 0.1
 MAX_STEPS = 20_000
 
 
@@ -18,7 +18,7 @@ def least_squares(
     """x >= 0 with the least sum of ((row . x - value) / scale)^2, by coordinate descent. A scale is
     the value, but no less than what `least` says of it."""
     floors = least or [0.0] * len(values)
-    weights = [1 / max(LEAST_SECONDS, *pair) for pair in zip(values, floors, strict=True)]
+    weights = [1 / max(MIN_SECONDS, *pair) for pair in zip(values, floors, strict=True)]
     scaled = [[cell * weight for cell in row] for row, weight in zip(rows, weights, strict=True)]
     wanted = [value * weight for value, weight in zip(values, weights, strict=True)]
     # Columns of length 1, so that units of very different sizes converge alike.
@@ -41,7 +41,7 @@ def least_squares(
 
 def relative(predicted: float, measured: float, whole: float) -> float:
     """How far a process's CPU seconds are off, by what it used, or by a tenth of the rebuild."""
-    scale = max(LEAST_SECONDS, measured, LEAST_SHARE * whole)
+    scale = max(MIN_SECONDS, measured, MIN_SHARE * whole)
     return abs(predicted - measured) / scale
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from loadtest.planner.capacity import (
-    MOST_NODES,
+    MAX_NODES,
     TOLERANCE,
     Deployment,
     Prediction,
@@ -25,7 +25,7 @@ from loadtest.planner.demand import Demand
 MIB = 1 << 20
 # What a worker may hold is asked for with so much more than is expected: documents grow.
 MARGIN = 1.25
-MOST_TAGS = 100_000
+MAX_TAGS = 100_000
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Spare:
 
 
 @dataclass(frozen=True)
-class Plan:
+class CapacityPlan:
     """Sizes in bytes. `is_feasible`: the target is met, if one partition can be done in it.
     `other`: the same processes where the workers hold nothing yet, or, of a cold plan, all."""
 
@@ -78,13 +78,13 @@ class Plan:
         return {own: self.prediction, other: self.other}
 
 
-def plan(costs: Costs, demand: Demand) -> Plan:
+def plan(costs: Costs, demand: Demand) -> CapacityPlan:
     """The deployment, and everything that follows from it."""
     partitions, deployment = costs.partitions(demand), deploy(costs, demand)
     used = cpu_seconds(costs, demand, deployment.workers)
     each = round_seconds(costs, demand, deployment.workers)
     prediction = predict(costs, demand, deployment)
-    return Plan(
+    return CapacityPlan(
         demand=demand,
         partitions=partitions,
         deployment=deployment,
@@ -139,8 +139,8 @@ def _spare(costs: Costs, demand: Demand, deployment: Deployment) -> Spare:
         return _meets(predict(costs, more, deployment), more)
 
     return Spare(
-        nodes=_most(lambda count: fits(count, demand.tags), demand.nodes, MOST_NODES),
-        tags=_most(lambda count: fits(demand.nodes, count), demand.tags, MOST_TAGS),
+        nodes=_most(lambda count: fits(count, demand.tags), demand.nodes, MAX_NODES),
+        tags=_most(lambda count: fits(demand.nodes, count), demand.tags, MAX_TAGS),
     )
 
 

@@ -1,4 +1,4 @@
-"""How the queue shares a rebuild's partitions among workers (`tagmill.rebuilds.leases._share`).
+"""How the queue shares a rebuild's partitions among workers (`tagmill.work.leases._share`).
 
 A rebuild alone: previews and changes come before it, and are bounded in time."""
 
@@ -8,15 +8,15 @@ import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tagmill.rebuilds.leases import LEAST_HELD, MOST_ORDINARY
-from workers.completer import LINGER_SECONDS, MOST_RESULTS
-from workers.runtime import LOW_WATER_SECONDS as AHEAD_SECONDS
+from tagmill.work.leases import MAX_ORDINARY, MIN_HELD
+from tagmill_worker.completer import LINGER_SECONDS, MAX_RESULTS
+from tagmill_worker.runtime import LOW_WATER_SECONDS as AHEAD_SECONDS
 
 __all__ = [
     "AHEAD_SECONDS",
     "LINGER_SECONDS",
-    "MOST_ORDINARY",
-    "MOST_RESULTS",
+    "MAX_ORDINARY",
+    "MAX_RESULTS",
     "Shared",
     "one_by_one",
     "runs",
@@ -41,12 +41,12 @@ def size(left: int, workers: int, *, is_cold: bool) -> int:
     """Partitions of the next lease, while so many are left. Workers that hold them get their part
     at once; who has to fetch them gets half of it, so that all end together."""
     least, parts = _rule(workers, is_cold=is_cold)
-    return min(left, MOST_ORDINARY, max(least, -(-left // parts)))
+    return min(left, MAX_ORDINARY, max(least, -(-left // parts)))
 
 
 def _rule(workers: int, *, is_cold: bool) -> tuple[int, int]:
     """The least partitions of a lease, and into how many parts what is left is divided."""
-    return (1, 2 * workers) if is_cold else (LEAST_HELD, workers)
+    return (1, 2 * workers) if is_cold else (MIN_HELD, workers)
 
 
 def runs(partitions: int, workers: int, *, is_cold: bool) -> Iterator[tuple[int, int]]:

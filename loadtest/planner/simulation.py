@@ -16,7 +16,7 @@ from typing import Any
 import simpy
 
 from loadtest.planner import sharing
-from loadtest.planner.capacity import LEAST_SECONDS, Deployment, batches, shared
+from loadtest.planner.capacity import MIN_SECONDS, Deployment, batches, shared
 from loadtest.planner.costs import (
     Costs,
     Units,
@@ -27,12 +27,12 @@ from loadtest.planner.costs import (
     request_units,
 )
 from loadtest.planner.demand import Demand
-from loadtest.planner.sharing import MOST_ORDINARY
+from loadtest.planner.sharing import MAX_ORDINARY
 
 # About 20 events each.
-MOST_PARTITIONS = 20_000
+MAX_PARTITIONS = 20_000
 # Each has some leases of its own in the end, however coarse the ones before.
-MOST_WORKERS = 2_000
+MAX_WORKERS = 2_000
 # Squared coefficients of variation of service times. A request varies by a quarter of its mean; an
 # evaluation is a sum over a thousand documents, and hardly varies.
 SPREAD = {"worker": 1 / 400, "api": 1 / 16, "database": 1 / 16}
@@ -70,7 +70,7 @@ class _Rebuild:
         partitions = costs.partitions(demand)
         workers = min(deployment.workers, partitions)
         # How many slices like this one there are.
-        self._slices = max(1, math.ceil(workers / MOST_WORKERS))
+        self._slices = max(1, math.ceil(workers / MAX_WORKERS))
         self._workers = math.ceil(workers / self._slices)
         self._partitions = self._left = math.ceil(partitions / self._slices)
         self._capacity = {
@@ -89,10 +89,10 @@ class _Rebuild:
         self._machine = (
             simpy.Resource(self._env, math.ceil(cores / self._slices)) if cores else None
         )
-        self._step = max(1, math.ceil(self._partitions / MOST_PARTITIONS))
-        if costs.overlap and self._step > MOST_ORDINARY:
+        self._step = max(1, math.ceil(self._partitions / MAX_PARTITIONS))
+        if costs.overlap and self._step > MAX_ORDINARY:
             # Whole leases.
-            self._step = MOST_ORDINARY * math.ceil(self._step / MOST_ORDINARY)
+            self._step = MAX_ORDINARY * math.ceil(self._step / MAX_ORDINARY)
         self._nodes_each = demand.nodes / partitions
         self._partitions_per_lease = partitions / shared(costs, demand, workers).leases
         self._busy = {"worker": 0.0, "api": 0.0, "database": 0.0}
@@ -103,7 +103,7 @@ class _Rebuild:
     def run(self) -> Simulated:
         self._env.process(self._request())
         self._env.run()
-        seconds = max(LEAST_SECONDS, self._completed + self._costs.fixed_seconds)
+        seconds = max(MIN_SECONDS, self._completed + self._costs.fixed_seconds)
         capacity = {"worker": self._workers, **self._capacity}
         self._waits.sort()
         return Simulated(
@@ -156,7 +156,7 @@ class _Rebuild:
         is_last = False
         while not is_last and (finished := (yield evaluated.get())):
             moment = self._env.timeout(sharing.LINGER_SECONDS)
-            while evaluated.items or (fetched.items and finished < sharing.MOST_RESULTS):
+            while evaluated.items or (fetched.items and finished < sharing.MAX_RESULTS):
                 more = evaluated.get()
                 yield more | moment
                 if not more.triggered:
@@ -168,7 +168,7 @@ class _Rebuild:
 
     def _completions(self, finished: int) -> int:
         """One; but as many as there were leases where one event stands for several."""
-        return 1 if self._step <= MOST_ORDINARY else math.ceil(finished / MOST_ORDINARY)
+        return 1 if self._step <= MAX_ORDINARY else math.ceil(finished / MAX_ORDINARY)
 
     def _one_by_one(self) -> Events:
         """A batch is fetched, then evaluated; then the next one."""

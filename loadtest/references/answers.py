@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from django.db import connection
 
-from expressions import documents as composed
-from expressions import evaluation
 from loadtest.references import documents
+from tagmill_expressions import documents as composed
+from tagmill_expressions import evaluation
 
 _MEMBERS = """
 SELECT tag.name, node_tag.node_id

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import psycopg
 
-from expressions import definition, documents
 from loadtest.references.documents import NodeDocuments
+from tagmill_expressions import definition, documents
 
 
 class Answer(NamedTuple):

@@ -25,12 +25,12 @@ from loadtest.rig import processes
 from loadtest.rig.http import Api
 from loadtest.rig.stack import Stack, StackError, free_port, running
 from tagmill import config
-from tagmill.rebuilds import workers
-from tagmill.rebuilds.models import Worker
 from tagmill.tags import tags
+from tagmill.work import workers
+from tagmill.work.models import Worker
 
 PATIENCE_SECONDS = 900
-MOST_SETTLING = 3
+MAX_SETTLING = 3
 WARM_REBUILDS = 5
 WARM_SECONDS = 5.0
 # A notification that was missed delays the next look by this much.
@@ -180,7 +180,7 @@ class Running:
     def measure_warm(self, names: Sequence[str]) -> Usage:
         """Rebuilds in which no batch is sent: a worker may first be given what another one holds.
         What is still sent after a few belongs to the warm state."""
-        for _ in range(MOST_SETTLING):
+        for _ in range(MAX_SETTLING):
             settling = self.measure(names)
             if not settling.batch_bytes:
                 break

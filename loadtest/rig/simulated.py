@@ -31,8 +31,8 @@ from twisted.internet.task import LoopingCall, deferLater
 from twisted.protocols.basic import LineReceiver
 from twisted.python.failure import Failure
 
-from wire import bitmap, messages
-from workers.pages import HEAD, unpack
+from tagmill_wire import bitmap, messages
+from tagmill_worker.pages import HEAD, unpack
 
 reactor: Any = _reactor
 

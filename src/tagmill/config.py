@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from tagmill.errors import ConfigurationError
-from wire.sizes import size
+from tagmill_wire.sizes import size
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -33,8 +33,10 @@ INSTALLED_APPS = [
     "procrastinate.contrib.django",
     "tagmill.audit",
     "tagmill.fleet",
+    "tagmill.matches",
+    "tagmill.work",
     "tagmill.tags",
-    "tagmill.rebuilds",
+    "tagmill.flows",
     "fixtures",
     "loadtest",
 ]
@@ -122,14 +124,14 @@ SPECTACULAR_SETTINGS = {
     "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
     "COMPONENT_SPLIT_REQUEST": True,
     "ENUM_NAME_OVERRIDES": {
-        "RebuildState": "tagmill.rebuilds.models.Rebuild.State",
+        "RebuildState": "tagmill.tags.models.Rebuild.State",
         "TagState": ["ready", "building", "failed"],
-        "RebuildReason": "tagmill.rebuilds.models.Rebuild.Reason",
-        "WaitReason": "tagmill.rebuilds.waiting.REASONS",
+        "RebuildReason": "tagmill.tags.models.Rebuild.Reason",
+        "WaitReason": "tagmill.tags.waiting.REASONS",
         "TagKind": ["automatic", "manual"],
         "AuditKind": "tagmill.audit.models.Event.Kind",
     },
 }
 
 PROCRASTINATE_AUTODISCOVER_MODULE_NAME = "leases"
-PROCRASTINATE_IMPORT_PATHS = ["tagmill.rebuilds.leases", "tagmill.rebuilds.maintenance"]
+PROCRASTINATE_IMPORT_PATHS = ["tagmill.work.leases", "tagmill.flows.maintenance"]

@@ -1,18 +1,29 @@
-"""Named queries: `sql/<name>.sql` beside the module that runs them."""
+"""Named queries: an app has one file of them, `queries.sql`; `-- name: <name>` begins a query."""
 
 from __future__ import annotations
 
 import functools
+import re
 from pathlib import Path
 from typing import Any
 
 from django.db import connection
 
+NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+
+
+def query(module_file: str, name: str) -> str:
+    """The text of a named query of the app of a module. Pass `__file__`. Raises KeyError."""
+    return _queries(Path(module_file).parent)[name]
+
 
 @functools.cache
-def query(module_file: str, name: str) -> str:
-    """The text of a named query. Pass `__file__`."""
-    return (Path(module_file).parent / "sql" / f"{name}.sql").read_text()
+def _queries(app: Path) -> dict[str, str]:
+    _, *parts = NAME.split((app / "queries.sql").read_text())
+    names, texts = parts[::2], parts[1::2]
+    if len(set(names)) != len(names):
+        raise ValueError(f"{app / 'queries.sql'} has a query twice")
+    return {name: text.strip() + "\n" for name, text in zip(names, texts, strict=True)}
 
 
 def rows(module_file: str, name: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:

@@ -13,11 +13,12 @@ from rest_framework.test import APIClient
 
 from api import tokens
 from api.permissions import role_of
-from tagmill.fleet import clusters, ingest
-from tagmill.fleet.ingest import Upload
+from tagmill.fleet import clusters
 from tagmill.fleet.models import Cluster
-from tagmill.rebuilds import workers
-from wire import bitmap
+from tagmill.flows import ingest
+from tagmill.flows.ingest import Upload
+from tagmill.work import workers
+from tagmill_wire import bitmap
 
 GPU = b"<list><node id='core'><node class='display'/></node></list>"
 BARE = b"<list><node id='core'/></list>"

@@ -12,8 +12,8 @@ from django.test import Client
 from rest_framework.test import APIClient
 
 from tagmill.fleet.models import Cluster
-from tagmill.rebuilds.models import Rebuild, WorkerToken
-from tagmill.tags.models import Tag
+from tagmill.tags.models import Rebuild, Tag
+from tagmill.work.models import WorkerToken
 from tests.api.conftest import make_user
 
 FORM = {"name": "gpu", "comment": "", "kernel_opts": "", "namespaces": "{}"}
@@ -43,8 +43,8 @@ def test_every_list_opens(
     operator.post("/api/v1/tags/", {"name": "gpu", "definition": "//node"}, format="json")
     evaluate()
     for page in (
-        "", "tags/tag/", "fleet/cluster/", "fleet/partition/", "fleet/node/", "rebuilds/rebuild/",
-        "rebuilds/worker/", "rebuilds/workertoken/", "auth/user/", "auth/group/",
+        "", "tags/tag/", "fleet/cluster/", "fleet/partition/", "fleet/node/", "tags/rebuild/",
+        "work/worker/", "work/workertoken/", "auth/user/", "auth/group/",
         "procrastinate/procrastinatejob/",
     ):  # fmt: skip
         assert "Tagmill" in text(site.get(f"/admin/{page}")), page
@@ -104,17 +104,17 @@ def test_selected_tags_are_rebuilt(
     rebuild = Rebuild.objects.get(reason="forced")
     assert rebuild.requested_by == User.objects.get(username="root")
     assert rebuild.tags.count() == 2
-    assert "<progress" in text(site.get("/admin/rebuilds/rebuild/"))
+    assert "<progress" in text(site.get("/admin/tags/rebuild/"))
 
 
 def test_a_worker_token_is_shown_once(site: Client, cluster: Cluster) -> None:
     page = site.post(
-        "/admin/rebuilds/workertoken/add/", {"name": "rack", "clusters": [cluster.pk]}, follow=True
+        "/admin/work/workertoken/add/", {"name": "rack", "clusters": [cluster.pk]}, follow=True
     )
     token = WorkerToken.objects.get()
     assert f"tmw_{token.lookup}_" in text(page)
     assert list(token.clusters.all()) == [cluster]
-    assert f"tmw_{token.lookup}_" not in text(site.get("/admin/rebuilds/workertoken/"))
+    assert f"tmw_{token.lookup}_" not in text(site.get("/admin/work/workertoken/"))
 
 
 def test_a_viewer_on_the_staff_may_look_and_not_change(db: None, cluster: Cluster) -> None:

@@ -17,8 +17,8 @@ from api.models import UserToken
 from tagmill.audit import acting, trail
 from tagmill.audit.models import Event
 from tagmill.fleet import clusters
-from tagmill.rebuilds.models import Rebuild, WorkerToken
-from tagmill.tags.models import Tag
+from tagmill.tags.models import Rebuild, Tag
+from tagmill.work.models import WorkerToken
 from tests.api.conftest import make_user, problem
 from tests.fleet import support
 

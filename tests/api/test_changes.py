@@ -10,11 +10,11 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
-from tagmill.fleet import clusters, ingest
-from tagmill.rebuilds import maintenance, rebuilds
-from tagmill.rebuilds.models import Rebuild, RebuildTarget
-from tagmill.tags import changes
-from tagmill.tags.models import AssignmentChange, MatchChange
+from tagmill.fleet import clusters
+from tagmill.flows import ingest, maintenance
+from tagmill.matches.models import MatchChange
+from tagmill.tags import changes, rebuilds
+from tagmill.tags.models import AssignmentChange, Rebuild, RebuildTarget
 from tests.api.conftest import BARE, problem
 from tests.fleet import support
 

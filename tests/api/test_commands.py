@@ -9,7 +9,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from api import tokens
-from tagmill.rebuilds import workers
+from tagmill.work import workers
 
 pytestmark = pytest.mark.django_db
 PASSWORD = "correct horse battery"

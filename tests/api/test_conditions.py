@@ -12,9 +12,10 @@ from rest_framework.test import APIClient
 
 from api import etags
 from tagmill.errors import PreconditionFailed
-from tagmill.fleet import clusters, ingest
-from tagmill.fleet.ingest import Upload
+from tagmill.fleet import clusters
 from tagmill.fleet.models import Cluster, Document, Node
+from tagmill.flows import ingest
+from tagmill.flows.ingest import Upload
 from tagmill.tags import tags
 from tagmill.tags.models import Tag
 from tests.api.conftest import problem

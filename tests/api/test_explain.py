@@ -11,8 +11,8 @@ import pytest
 from rest_framework.test import APIClient
 
 from tagmill import config
-from tagmill.fleet import ingest
-from tagmill.fleet.ingest import Upload
+from tagmill.flows import ingest
+from tagmill.flows.ingest import Upload
 from tagmill.tags import explaining
 from tests.api.conftest import BARE, problem
 
@@ -138,7 +138,7 @@ def test_what_checks_a_definition_is_bounded_too(
 ) -> None:
     """The tree of a definition of 8,192 signs takes some MB, which the process does not get."""
     put("a")
-    monkeypatch.setattr(explaining, "MOST_BYTES", 1024 * 1024)
+    monkeypatch.setattr(explaining, "MAX_BYTES", 1024 * 1024)
     problem(explain(viewer, "a" + " or a" * 3000), 422, "too_expensive")
 
 

@@ -20,8 +20,8 @@ from rest_framework.test import APIClient
 from api import metrics
 from api.server import events
 from tagmill.fleet.models import Node
-from tagmill.rebuilds.models import Rebuild
 from tagmill.tags import previews
+from tagmill.tags.models import Rebuild
 from tests.api.conftest import client_of
 from tests.fleet import large
 from tests.fleet.support import execute
@@ -133,13 +133,13 @@ def test_lists_cost_what_their_page_shows(
     [
         ("tags/tag/", 5, 2 * MATCHES),
         # The progress of the one that runs looks at all its targets.
-        ("rebuilds/rebuild/", 7, 3 * MATCHES),
-        ("rebuilds/worker/", 3, 1_000),
+        ("tags/rebuild/", 7, 3 * MATCHES),
+        ("work/worker/", 3, 1_000),
         ("fleet/cluster/", 3, 1_000),
         ("fleet/partition/", 5, 2 * MATCHES),
         ("fleet/node/", 3, 1_000),
         ("fleet/node/?q=n3-7", 4, 1_000),
-        ("rebuilds/workertoken/", 4, 1_000),
+        ("work/workertoken/", 4, 1_000),
         ("auth/user/", 4, 1_000),
         ("procrastinate/procrastinatejob/", 10, 3_000),
     ],

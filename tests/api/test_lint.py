@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from expressions import documents
-from expressions.vocabulary import Vocabulary
 from tagmill.fleet.models import Partition
+from tagmill_expressions import documents
+from tagmill_expressions.vocabulary import Vocabulary
 from tests.api.conftest import problem
 from tests.tags.test_vocabulary import learn_parts, packed
 

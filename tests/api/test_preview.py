@@ -9,9 +9,9 @@ import pytest
 from rest_framework.test import APIClient
 
 from tagmill import config
-from tagmill.fleet import ingest
-from tagmill.rebuilds import leases
-from tagmill.tags.models import Match
+from tagmill.flows import ingest
+from tagmill.matches.models import Match
+from tagmill.work import leases
 from tests.api.conftest import BARE, problem
 from tests.fleet.support import a_worker, work
 

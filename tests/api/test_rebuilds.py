@@ -11,7 +11,7 @@ from rest_framework.test import APIClient
 
 from tagmill.fleet import incarnation
 from tagmill.fleet.models import Partition
-from tagmill.rebuilds import workers
+from tagmill.work import workers
 from tests.api.conftest import problem
 
 GPU = {"name": "gpu", "definition": '//node[@class="display"]'}

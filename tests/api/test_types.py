@@ -9,7 +9,7 @@ from rest_framework import serializers
 from rest_framework.test import APIClient
 
 import api.urls
-from api.resources.base import JSON_TYPES, Strict, mistyped
+from api.rest.base import JSON_TYPES, Strict, mistyped
 from tests.api.conftest import problem
 
 SAMPLES: tuple[Any, ...] = ("text", "1", "true", 0, 1, 2.5, True, False, [], ["x"], {}, {"a": "b"})

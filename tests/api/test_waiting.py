@@ -14,8 +14,8 @@ from rest_framework.test import APIClient
 from api import metrics
 from tagmill.fleet import clusters
 from tagmill.fleet.models import Cluster
-from tagmill.rebuilds import waiting
-from tagmill.tags.models import Expression
+from tagmill.matches.models import Expression
+from tagmill.tags import waiting
 from tests.fleet import support
 
 TAGS = "/api/v1/tags/"

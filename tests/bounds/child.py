@@ -19,12 +19,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
-from expressions import definition
-from expressions.errors import DefinitionError
-from expressions.lint import caret, lint
 from tagmill import config
 from tagmill.errors import TagmillError
-from tagmill.fleet import uploads
+from tagmill.fleet import documents as uploads
+from tagmill_expressions import definition
+from tagmill_expressions.errors import DefinitionError
+from tagmill_expressions.lint import caret, lint
 from tests.bounds import definitions, documents, vocabularies
 
 Job = Callable[[], str]

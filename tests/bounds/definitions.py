@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
-from expressions.definition import MAX_LENGTH
-from expressions.parser import MAX_NESTING, MAX_TOKENS
+from tagmill_expressions.definition import MAX_LENGTH
+from tagmill_expressions.parser import MAX_NESTING, MAX_TOKENS
 
 _CHAINS = [
     ("a", "|a", ""),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from random import Random
 
-from expressions.documents import count_nodes
+from tagmill_expressions.documents import count_nodes
 
 Piece = str | Callable[[int], str]
 Case = tuple[str, Piece | list[Piece], str]

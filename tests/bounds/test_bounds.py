@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from expressions.lint import Warning
 from tagmill.config import MIB, ROOT
 from tagmill.tags import linting
+from tagmill_expressions.lint import Warning
 
 # Of what is drawn; the named cases are those that once took more.
 CASES = int(os.environ.get("TAGMILL_BOUNDS_CASES", "12"))

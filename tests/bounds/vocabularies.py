@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from expressions.vocabulary import MAX_KEPT, Element, State, Values, Vocabulary
+from tagmill_expressions.vocabulary import MAX_KEPT, Element, State, Values, Vocabulary
 
 
 def large() -> Vocabulary:

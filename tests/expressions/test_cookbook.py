@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from expressions import documents, evaluation
+from tagmill_expressions import documents, evaluation
 from tests.expressions.test_lint_fleet import warnings
 
 PAGE = Path(__file__).parents[2].joinpath("docs/cookbook.md").read_text()

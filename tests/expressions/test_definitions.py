@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from expressions import evaluation, syntax
-from expressions.definition import MAX_LENGTH, check
-from expressions.errors import DefinitionError
-from expressions.parser import MAX_NESTING, MAX_TOKENS
-from expressions.syntax import Part, children
+from tagmill_expressions import evaluation, syntax
+from tagmill_expressions.definition import MAX_LENGTH, check
+from tagmill_expressions.errors import DefinitionError
+from tagmill_expressions.parser import MAX_NESTING, MAX_TOKENS
+from tagmill_expressions.syntax import Part, children
 from tests.expressions import grammar
 
 REAL = Path(__file__).parents[1].joinpath("data/real-xpaths.txt").read_text().splitlines()

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-from expressions import documents
-from expressions.documents import Limits, compose, compose_xml, normalise, parse
-from expressions.errors import DocumentError, DocumentTooLarge
 from fixtures.generate import generate
+from tagmill_expressions import documents
+from tagmill_expressions.documents import Limits, compose, compose_xml, normalise, parse
+from tagmill_expressions.errors import DocumentError, DocumentTooLarge
 
 LIMITS = Limits(bytes=1 << 20, depth=128)
 

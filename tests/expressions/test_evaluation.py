@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from lxml import etree
 
-from expressions import definition, documents, evaluation
-from expressions.errors import DefinitionError, EvaluationError
 from fixtures.generate import generate
+from tagmill_expressions import definition, documents, evaluation
+from tagmill_expressions.errors import DefinitionError, EvaluationError
 
 REAL = Path(__file__).parents[1].joinpath("data/real-xpaths.txt").read_text().splitlines()
 

@@ -7,10 +7,10 @@ import json
 import pytest
 from lxml import etree
 
-from expressions.definition import check
-from expressions.explain import Explanation, Missing, explain
-from expressions.explain.evaluator import MAX_EVALUATIONS
-from expressions.explain.nodes import MAX_HITS, MAX_TEXT
+from tagmill_expressions.definition import check
+from tagmill_expressions.explain import Explanation, Missing, explain
+from tagmill_expressions.explain.evaluator import MAX_EVALUATIONS
+from tagmill_expressions.explain.nodes import MAX_HITS, MAX_TEXT
 
 MACHINE = etree.ElementTree(
     etree.fromstring(

@@ -7,12 +7,12 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from expressions.documents import compose
-from expressions.errors import DefinitionError
-from expressions.evaluation import Compiled, compile
-from expressions.explain import Explanation, explain
-from expressions.explain.explainer import is_true
 from fixtures.generate import generate
+from tagmill_expressions.documents import compose
+from tagmill_expressions.errors import DefinitionError
+from tagmill_expressions.evaluation import Compiled, compile
+from tagmill_expressions.explain import Explanation, explain
+from tagmill_expressions.explain.explainer import is_true
 from tests.expressions import grammar
 
 REAL = Path(__file__).parents[1].joinpath("data/real-xpaths.txt").read_text().splitlines()

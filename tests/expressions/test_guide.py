@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from expressions import documents, evaluation
-from expressions.definition import check
-from expressions.errors import DefinitionError
+from tagmill_expressions import documents, evaluation
+from tagmill_expressions.definition import check
+from tagmill_expressions.errors import DefinitionError
 
 GUIDE = Path(__file__).parents[2].joinpath("docs/expressions.md").read_text()
 LIMITS = documents.Limits(bytes=1 << 20, depth=128)

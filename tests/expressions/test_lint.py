@@ -9,14 +9,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-from expressions import vocabulary as vocabulary_module
-from expressions.definition import check
-from expressions.documents import compose
-from expressions.errors import DefinitionError
-from expressions.evaluation import compile
-from expressions.lint import CODES, Warning, caret, lint
-from expressions.vocabulary import Vocabulary
 from fixtures.generate import generate
+from tagmill_expressions import vocabulary as vocabulary_module
+from tagmill_expressions.definition import check
+from tagmill_expressions.documents import compose
+from tagmill_expressions.errors import DefinitionError
+from tagmill_expressions.evaluation import compile
+from tagmill_expressions.lint import CODES, Warning, caret, lint
+from tagmill_expressions.vocabulary import Vocabulary
 from tests.expressions import grammar
 
 TREES = [compose(node.probes) for node in generate(8, seed=11, profile="lean")]

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from expressions.definition import check
-from expressions.documents import compose
-from expressions.errors import DefinitionError
-from expressions.lint import Warning, lint
-from expressions.vocabulary import Vocabulary
 from fixtures.generate import generate
+from tagmill_expressions.definition import check
+from tagmill_expressions.documents import compose
+from tagmill_expressions.errors import DefinitionError
+from tagmill_expressions.lint import Warning, lint
+from tagmill_expressions.vocabulary import Vocabulary
 
 REAL = Path(__file__).parents[1].joinpath("data/real-xpaths.txt").read_text().splitlines()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from expressions.lint import CODES
+from tagmill_expressions.lint import CODES
 from tests.expressions.test_lint_fleet import warnings
 
 GUIDE = Path(__file__).parents[2].joinpath("docs/lint.md").read_text()

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-from expressions import definition
-from expressions.errors import DefinitionError
+from tagmill_expressions import definition
+from tagmill_expressions.errors import DefinitionError
 from tests.expressions import grammar
 
 REAL = Path(__file__).parents[1].joinpath("data/real-xpaths.txt").read_text().splitlines()

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-from expressions import vocabulary as module
-from expressions.documents import compose
-from expressions.vocabulary import State, Values, Vocabulary, is_number, to_number
 from fixtures.generate import generate
+from tagmill_expressions import vocabulary as module
+from tagmill_expressions.documents import compose
+from tagmill_expressions.vocabulary import State, Values, Vocabulary, is_number, to_number
 
 
 def xml(text: str) -> etree._Element:

@@ -7,8 +7,8 @@ import random
 
 from django.contrib.auth.models import User
 
-from tagmill.rebuilds import rebuilds
-from tagmill.tags import definitions
+from tagmill.matches import expressions
+from tagmill.tags import rebuilds
 from tests.fleet.support import a_worker, execute
 
 PARTITIONS = 98
@@ -68,7 +68,7 @@ def _tags() -> None:
     execute(
         "INSERT INTO expression (text, namespaces, digest, named_at) "
         "SELECT text, '{}', digest, now() FROM unnest(%s::text[], %s::bytea[]) AS e (text, digest)",
-        [texts, [definitions.digest(text, {}) for text in texts]],
+        [texts, [expressions.digest(text, {}) for text in texts]],
     )
     execute(
         "INSERT INTO tag (name, expression_id) "

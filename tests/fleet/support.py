@@ -12,14 +12,16 @@ from typing import Any
 from django.db import connection, connections
 from lxml import etree
 
-from tagmill.fleet import batches, ingest
+from tagmill.fleet import batches
+from tagmill.fleet.documents import Upload, Verdict
 from tagmill.fleet.models import Cluster, Node, Partition
-from tagmill.fleet.uploads import Upload, Verdict
-from tagmill.rebuilds import completions, leases, workers
-from tagmill.rebuilds.models import Worker
-from tagmill.tags.models import Expression, Match, NodeTag, Tag
-from wire import bitmap
-from wire.messages import (
+from tagmill.flows import completions, ingest
+from tagmill.matches.models import Expression, Match
+from tagmill.tags.models import NodeTag, Tag
+from tagmill.work import leases, workers
+from tagmill.work.models import Worker
+from tagmill_wire import bitmap
+from tagmill_wire.messages import (
     BatchNode,
     Completion,
     CompletionAnswer,

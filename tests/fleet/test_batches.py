@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tagmill.errors import NotFound
-from tagmill.fleet import batches, clusters, ingest
-from tagmill.fleet.uploads import Upload
+from tagmill.fleet import batches, clusters
+from tagmill.fleet.documents import Upload
+from tagmill.flows import ingest
+from tagmill_wire.messages import BatchNode
 from tests.fleet.support import BARE, GPU, node, pages, put, the_partition
-from wire.messages import BatchNode
 
 pytestmark = pytest.mark.django_db
 

@@ -8,13 +8,15 @@ import pytest
 from django.db import connection
 
 from tagmill.errors import AlreadyExists, Invalid, NotFound, StillInUse
-from tagmill.fleet import clusters, ingest
+from tagmill.fleet import clusters
+from tagmill.fleet.documents import Upload
 from tagmill.fleet.models import Cluster, Node, Partition
-from tagmill.fleet.uploads import Upload
-from tagmill.rebuilds import leases
-from tagmill.rebuilds.models import Lease
-from tagmill.tags import assign, tags
-from tagmill.tags.models import Match, MatchChange
+from tagmill.flows import ingest
+from tagmill.flows.clusters import delete as delete_cluster
+from tagmill.matches.models import Match, MatchChange
+from tagmill.tags import assignments, tags
+from tagmill.work import leases
+from tagmill.work.models import Lease
 from tests.fleet.support import (
     HAS_GPU,
     a_worker,
@@ -75,7 +77,7 @@ def test_a_cluster_with_a_node_stays() -> None:
     north = clusters.create("north")
     put("a")
     with pytest.raises(StillInUse):
-        clusters.delete(north)
+        delete_cluster(north)
     assert Cluster.objects.exists()
 
 
@@ -85,13 +87,13 @@ def test_an_emptied_cluster_goes_with_its_tombstones_matches_and_jobs() -> None:
     put("c", cluster="south")
     tags.create("gpu", definition=HAS_GPU)
     tags.create("mine")
-    assign.assign("mine", ["a", "c"], [])
+    assignments.assign("mine", ["a", "c"], [])
     work(a_worker())
     ingest.delete("a")
     ingest.store([Upload("b", "south")])
     gone = north.partitions.get().id
     assert (gone, "todo") in jobs()
-    clusters.delete(north)
+    delete_cluster(north)
     # The foreign keys are checked when the transaction ends.
     connection.check_constraints()
     assert Partition.objects.get().cluster == south
@@ -101,7 +103,7 @@ def test_an_emptied_cluster_goes_with_its_tombstones_matches_and_jobs() -> None:
     work(a_worker(name="again"))
     assert carriers("gpu") == {"b", "c"} and carriers("mine") == {"c"}
     with pytest.raises(NotFound):
-        clusters.delete(north)
+        delete_cluster(north)
 
 
 def test_a_lease_on_a_deleted_cluster_ends_and_its_result_is_stale() -> None:
@@ -112,7 +114,7 @@ def test_a_lease_on_a_deleted_cluster_ends_and_its_result_is_stale() -> None:
     answer, lease = lease_one(worker)
     result = evaluated(answer, lease)
     ingest.delete("a")
-    clusters.delete(north)
+    delete_cluster(north)
     connection.check_constraints()
     assert not Lease.objects.exists()
     assert {status for _, status in jobs()} == {"aborted", "cancelled"}
@@ -123,14 +125,14 @@ def test_a_lease_on_a_deleted_cluster_ends_and_its_result_is_stale() -> None:
 
 
 def test_a_tag_that_waits_only_for_a_deleted_cluster_is_published_by_the_sweep() -> None:
-    from tagmill.rebuilds import maintenance
+    from tagmill.flows import maintenance
 
     north = clusters.create("north")
     put("a")
     tags.create("gpu", definition=HAS_GPU)
     ingest.delete("a")
     assert the_partition().node_count == 0
-    clusters.delete(north)
+    delete_cluster(north)
     maintenance.sweep()
     assert tag("gpu").pending_expression is None
     assert tag("gpu").rebuilds.get().state == "complete"

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from django.db import transaction
 
-from tagmill.fleet import batches, clusters, ingest
+from tagmill.fleet import batches, clusters
+from tagmill.fleet.documents import Upload, Verdict
 from tagmill.fleet.models import Node
-from tagmill.fleet.uploads import Upload, Verdict
-from tagmill.tags import assign, tags
+from tagmill.flows import ingest
+from tagmill.flows.clusters import delete as delete_cluster
+from tagmill.tags import assignments, tags
 from tests.fleet.support import (
     BARE,
     GPU,
@@ -161,12 +163,12 @@ def test_an_upload_that_waits_for_a_delete_creates_the_node_again() -> None:
     assert node("a").slot == 1
 
 
-def test_a_delete_that_waits_for_a_move_buries_the_moved_node() -> None:
+def test_a_delete_that_waits_for_a_move_deletes_the_moved_node() -> None:
     clusters.create("north")
     clusters.create("south")
     put("a", cluster="north")
     tags.create("mine")
-    assign.assign("mine", ["a"], [])
+    assignments.assign("mine", ["a"], [])
     with transaction.atomic():
         upload(Upload("a", "south"))
         waiting = in_thread(lambda: ingest.delete("a"))
@@ -198,7 +200,7 @@ def test_a_page_may_be_newer_than_its_rev_and_never_older(
 def test_a_cluster_that_is_deleted_while_a_node_is_made_there_is_not_found() -> None:
     cluster = clusters.create("north")
     with transaction.atomic():
-        clusters.delete(cluster)
+        delete_cluster(cluster)
         waiting = in_thread(lambda: ingest.store([Upload("a", "north")]))
         until_blocked()
     (verdict,) = done(waiting)
@@ -212,8 +214,8 @@ def test_manual_tags_move_with_many_nodes_at_once_without_deadlock() -> None:
     put("c", "d", cluster="east")
     tags.create("t1")
     tags.create("t2")
-    assign.assign("t1", ["a", "d"], [])
-    assign.assign("t2", ["b", "c"], [])
+    assignments.assign("t1", ["a", "d"], [])
+    assignments.assign("t2", ["b", "c"], [])
     ready = threading.Barrier(2)
 
     def move(names: list[str], cluster: str) -> Any:
@@ -233,7 +235,7 @@ def test_a_node_that_moves_while_it_is_assigned_is_assigned_where_it_is() -> Non
     tags.create("mine")
     with transaction.atomic():
         upload(Upload("a", "south"))
-        waiting = in_thread(lambda: assign.assign("mine", ["a", "b"], []))
+        waiting = in_thread(lambda: assignments.assign("mine", ["a", "b"], []))
         until_blocked()
     assert done(waiting) == {"added": 2, "removed": 0, "unknown": []}
     assert carriers("mine") == {"a", "b"}

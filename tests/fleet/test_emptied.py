@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 from django.db import transaction
 
-from tagmill.fleet import clusters, emptied, ingest
+from tagmill.fleet import clusters
 from tagmill.fleet.models import Node, Partition
-from tagmill.rebuilds import maintenance, rebuilds
-from tagmill.tags import tags
+from tagmill.flows import emptied, ingest, maintenance
+from tagmill.tags import rebuilds, tags
 from tests.fleet.support import (
     HAS_GPU,
     a_worker,

@@ -8,8 +8,9 @@ from typing import Any
 import orjson
 import pytest
 
-from tagmill.fleet import clusters, importing
+from tagmill.fleet import clusters
 from tagmill.fleet.models import Node
+from tagmill.flows import imports
 from tests.fleet.support import GPU, node
 
 pytestmark = pytest.mark.django_db
@@ -25,7 +26,7 @@ def line(system_id: object, **fields: Any) -> bytes:
 
 
 def outcomes(*lines: bytes) -> list[tuple[int, str | None, str]]:
-    found = importing.import_lines(lines)
+    found = imports.import_lines(lines)
     return [(item["line"], item["system_id"], item["outcome"]) for item in found]
 
 
@@ -59,7 +60,7 @@ def test_every_line_has_a_verdict_and_blank_ones_have_none() -> None:
 
 
 def test_a_refused_document_names_its_line_and_column() -> None:
-    (verdict,) = importing.import_lines([line("a", probes={"lshw": "<a>\n<b></a>"})])
+    (verdict,) = imports.import_lines([line("a", probes={"lshw": "<a>\n<b></a>"})])
     assert verdict["error"]["code"] == "invalid_document"
     assert (verdict["error"]["line"], verdict["line"]) == (2, 1)
     assert verdict["error"]["probe"] == "lshw"
@@ -75,7 +76,7 @@ def test_null_deletes_a_probe() -> None:
 def test_a_line_that_adds_a_probe_too_many_is_refused() -> None:
     xml = GPU.decode()
     lines = [line("a", probes={f"p{number}": xml}) for number in range(17)]
-    *_, last = importing.import_lines(lines)
+    *_, last = imports.import_lines(lines)
     assert (last["line"], last["outcome"]) == (17, "refused")
     assert (last["error"]["code"], last["error"]["field"]) == ("invalid", "probes")
 
@@ -85,20 +86,20 @@ def test_lines_are_read_a_chunk_at_a_time() -> None:
 
     def lines() -> Iterator[bytes]:
         nonlocal read
-        for i in range(3 * importing.CHUNK_LINES):
+        for i in range(3 * imports.CHUNK_LINES):
             read += 1
             yield line(f"n{i}")
 
-    verdicts = importing.import_lines(lines())
+    verdicts = imports.import_lines(lines())
     assert next(verdicts)["outcome"] == "created"
-    assert read == importing.CHUNK_LINES
-    assert Node.objects.count() == importing.CHUNK_LINES
-    assert len(list(verdicts)) == 3 * importing.CHUNK_LINES - 1
+    assert read == imports.CHUNK_LINES
+    assert Node.objects.count() == imports.CHUNK_LINES
+    assert len(list(verdicts)) == 3 * imports.CHUNK_LINES - 1
 
 
 def test_few_large_lines_are_a_chunk() -> None:
     read = 0
-    xml = f"<a>{'x' * (importing.CHUNK_BYTES // 4)}</a>"
+    xml = f"<a>{'x' * (imports.CHUNK_BYTES // 4)}</a>"
 
     def lines() -> Iterator[bytes]:
         nonlocal read
@@ -106,10 +107,10 @@ def test_few_large_lines_are_a_chunk() -> None:
             read += 1
             yield line(f"n{i}", probes={"lshw": xml})
 
-    next(importing.import_lines(lines()))
+    next(imports.import_lines(lines()))
     assert read == 4
 
 
 def test_a_line_that_is_too_long_is_refused() -> None:
-    (verdict,) = importing.import_lines([b'{"system_id": "' + b"a" * (16 << 20) + b'"}'])
+    (verdict,) = imports.import_lines([b'{"system_id": "' + b"a" * (16 << 20) + b'"}'])
     assert verdict["error"]["code"] == "too_large"

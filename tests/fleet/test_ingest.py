@@ -9,10 +9,11 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from tagmill.errors import AlreadyExists, Invalid, InvalidDocument, NotFound, TooLarge
-from tagmill.fleet import clusters, ingest, writes
+from tagmill.fleet import clusters
+from tagmill.fleet.documents import Upload
 from tagmill.fleet.models import Cluster, Document, Node, Partition
-from tagmill.fleet.uploads import Upload
-from tagmill.tags import assign, tags
+from tagmill.flows import ingest, writes
+from tagmill.tags import assignments, tags
 from tests.fleet.support import BARE, GPU, carriers, node, put, the_partition
 
 pytestmark = pytest.mark.django_db
@@ -136,7 +137,7 @@ def test_a_deleted_node_leaves_a_tombstone_and_its_slot_is_never_used_again(
 def test_a_delete_takes_the_node_off_manual_tags(north: Cluster) -> None:
     put("n1", "n2")
     tags.create("mine")
-    assign.assign("mine", ["n1", "n2"], [])
+    assignments.assign("mine", ["n1", "n2"], [])
     ingest.delete("n1")
     assert carriers("mine") == {"n2"}
     put("n1")
@@ -170,7 +171,7 @@ def test_a_move_takes_documents_and_manual_tags_along(north: Cluster, south: Clu
     ingest.store([Upload("n1", "north", "web", probes={"lshw": GPU, "lldp": BARE})])
     put("s1", cluster="south")
     tags.create("mine")
-    assign.assign("mine", ["n1"], [])
+    assignments.assign("mine", ["n1"], [])
     old = node("n1")
     (verdict,) = ingest.store([Upload("n1", "south", probes={"lldp": None})])
     moved = node("n1")
@@ -225,7 +226,7 @@ def test_a_node_that_has_too_many_probes_may_lose_some(
     north: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ingest.store([Upload("n1", probes=probes(0, 16))])
-    monkeypatch.setattr(writes, "MOST_PROBES", 8)
+    monkeypatch.setattr(writes, "MAX_PROBES", 8)
     assert ingest.store([Upload("n1", hostname="h", probes={"p0": GPU})])[0].outcome == "updated"
     assert ingest.store([Upload("n1", probes={"p0": None})])[0].outcome == "updated"
     assert ingest.store([Upload("n1", probes=probes(0, 1))])[0].outcome == "refused"

@@ -7,11 +7,15 @@ from dataclasses import replace
 import pytest
 from django.contrib.auth.models import User
 
-from tagmill.fleet import clusters, ingest
+from tagmill.fleet import clusters
 from tagmill.fleet.models import Cluster
-from tagmill.rebuilds import leases, rebuilds
-from tagmill.tags import freshness, previews, tags
-from tagmill.tags.models import Match, MatchChange, NodeTag
+from tagmill.flows import ingest
+from tagmill.matches.models import Match, MatchChange
+from tagmill.tags import freshness, previews, rebuilds, tags
+from tagmill.tags.models import NodeTag
+from tagmill.work import leases
+from tagmill_wire import bitmap
+from tagmill_wire.messages import MatchResult
 from tests.fleet.support import (
     ANY,
     BARE,
@@ -25,8 +29,6 @@ from tests.fleet.support import (
     tag,
     work,
 )
-from wire import bitmap
-from wire.messages import MatchResult
 
 pytestmark = pytest.mark.django_db
 

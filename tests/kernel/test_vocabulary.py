@@ -12,9 +12,9 @@ import tagmill_kernel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from expressions.vocabulary import MAX_LENGTH, Vocabulary
+from tagmill_expressions.vocabulary import MAX_LENGTH, Vocabulary
 from tests.kernel import grammar, reference
-from workers.evaluators import kernel_vocabulary
+from tagmill_worker.evaluators import kernel_vocabulary
 
 
 @settings(max_examples=150, deadline=None)

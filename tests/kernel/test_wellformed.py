@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-from expressions import documents
-from expressions.errors import DocumentError
+from tagmill_expressions import documents
+from tagmill_expressions.errors import DocumentError
 from tests.kernel import grammar
 from tests.kernel.reference import parse, parser
 

@@ -12,10 +12,10 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from loadtest.bench import BenchError
-from loadtest.management.commands.capacity import MOST_ERROR, duration
+from loadtest.management.commands.capacity import MAX_ERROR, duration
 from loadtest.planner import costs, sharing
 from loadtest.planner.capacity import (
-    MOST_NODES,
+    MAX_NODES,
     TOLERANCE,
     Deployment,
     cpu_seconds,
@@ -24,7 +24,7 @@ from loadtest.planner.capacity import (
 )
 from loadtest.planner.demand import DOCUMENT_BYTES, VARIETY, Demand
 from loadtest.planner.plan import plan
-from loadtest.planner.simulation import MOST_PARTITIONS, simulate
+from loadtest.planner.simulation import MAX_PARTITIONS, simulate
 from tests.loadtest.conftest import ROOT
 
 # The time in which a cluster of 4,000 nodes was done, at 12 s for 10,000.
@@ -74,7 +74,7 @@ def test_the_origins_plan_is_slower_than_its_napkin_says_as_workers_queue() -> N
     made = plan(origin, HUNDRED_THOUSAND)
     simulated = simulate(origin, HUNDRED_THOUSAND, made.deployment)
     assert simulated.seconds > ORIGIN_SECONDS * 1.1
-    assert made.prediction.seconds == pytest.approx(simulated.seconds, rel=MOST_ERROR)
+    assert made.prediction.seconds == pytest.approx(simulated.seconds, rel=MAX_ERROR)
     assert not made.is_feasible
 
 
@@ -101,7 +101,7 @@ def test_a_plan_meets_its_target_in_the_formula_and_the_simulation(
     simulated = simulate(unit, demand, made.deployment)
     assert made.is_feasible
     assert made.prediction.seconds <= target * (1 + TOLERANCE)
-    assert simulated.seconds == pytest.approx(made.prediction.seconds, rel=MOST_ERROR)
+    assert simulated.seconds == pytest.approx(made.prediction.seconds, rel=MAX_ERROR)
 
 
 def test_more_nodes_or_tags_or_less_time_never_need_fewer_workers() -> None:
@@ -260,7 +260,7 @@ def test_ten_million_nodes_and_more_are_simulated_in_bounded_time() -> None:
         demand = Demand(nodes, 200, 600)
         simulated = simulate(unit, demand, plan(unit, demand).deployment)
         assert simulated.seconds > 0
-    assert simulated.partitions_per_event == -(-100_000_000 // 1024 // MOST_PARTITIONS)
+    assert simulated.partitions_per_event == -(-100_000_000 // 1024 // MAX_PARTITIONS)
     assert time.process_time() - began < 30
 
 
@@ -270,10 +270,10 @@ def test_the_largest_fleet_in_the_smallest_partitions_is_planned_in_bounded_time
     is_cold: bool, target: float
 ) -> None:
     unit = replace(costs.load(), partition_slots=8)
-    demand, began = Demand(MOST_NODES, 10, target, is_cold), time.process_time()
+    demand, began = Demand(MAX_NODES, 10, target, is_cold), time.process_time()
     simulated = simulate(unit, demand, plan(unit, demand).deployment)
     assert simulated.seconds > 0
-    assert simulated.partitions_per_event >= MOST_NODES / 8 / MOST_PARTITIONS
+    assert simulated.partitions_per_event >= MAX_NODES / 8 / MAX_PARTITIONS
     assert time.process_time() - began < 30
 
 
@@ -296,7 +296,7 @@ def test_a_slice_of_many_workers_is_like_all_of_them(monkeypatch: pytest.MonkeyP
     deployment = plan(unit, demand).deployment
     whole = simulate(unit, demand, deployment)
     assert deployment.workers > 50
-    monkeypatch.setattr("loadtest.planner.simulation.MOST_WORKERS", 50)
+    monkeypatch.setattr("loadtest.planner.simulation.MAX_WORKERS", 50)
     part = simulate(unit, demand, deployment)
     assert part.partitions_per_event > whole.partitions_per_event
     assert part.seconds == pytest.approx(whole.seconds, rel=0.1)
@@ -311,7 +311,7 @@ def test_coarse_and_fine_simulation_agree(
     unit, demand = costs.load(), Demand(nodes, 50, nodes / 33_000, is_cold)
     deployment = plan(unit, demand).deployment
     fine = simulate(unit, demand, deployment).seconds
-    monkeypatch.setattr("loadtest.planner.simulation.MOST_PARTITIONS", most)
+    monkeypatch.setattr("loadtest.planner.simulation.MAX_PARTITIONS", most)
     coarse = simulate(unit, demand, deployment)
     assert coarse.seconds == pytest.approx(fine, rel=0.1)
     assert coarse.partitions_per_event == each
@@ -333,7 +333,7 @@ def test_the_command_writes_the_plan(tmp_path: Path, capsys: pytest.CaptureFixtu
         "capacity", "--nodes", "1000000", "--tags", "200", "--target", "30s", "--json", str(file)
     )
     found = json.loads(file.read_text())
-    assert found["error"] <= MOST_ERROR
+    assert found["error"] <= MAX_ERROR
     assert found["bottleneck"] in {
         *("worker_cpu", "api_cpu", "database_cpu"),
         *("latency", "lease_latency"),
@@ -351,7 +351,7 @@ def test_the_command_writes_the_plan(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def test_a_plan_that_the_simulation_contradicts_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("loadtest.management.commands.capacity.MOST_ERROR", -1.0)
+    monkeypatch.setattr("loadtest.management.commands.capacity.MAX_ERROR", -1.0)
     with pytest.raises(CommandError, match="do not trust"):
         call_command("capacity", "--nodes", "1000")
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from loadtest.rig.rig import forget_workers
-from tagmill.rebuilds import workers
-from wire.messages import VERSION, Register
+from tagmill.work import workers
+from tagmill_wire.messages import VERSION, Register
 
 
 @pytest.mark.django_db

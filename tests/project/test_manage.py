@@ -10,7 +10,7 @@ import pytest
 
 from tagmill import config, database
 from tagmill.errors import ConfigurationError
-from wire import __version__
+from tagmill_wire import __version__
 
 NOBODY = "postgresql://me:hidden@127.0.0.1:1/tags"
 

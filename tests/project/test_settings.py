@@ -8,9 +8,9 @@ import pytest
 
 from tagmill import config, database
 from tagmill.errors import ConfigurationError
-from tagmill.fleet import uploads
-from wire.messages import Batch, BatchNode, dump
-from workers import pages
+from tagmill.fleet import documents
+from tagmill_wire.messages import Batch, BatchNode, dump
+from tagmill_worker import pages
 
 DOCS = config.ROOT / "docs"
 
@@ -71,10 +71,10 @@ def test_json_doubles_a_document_at_worst() -> None:
 
 
 def test_the_largest_node_and_the_largest_batch_fit_a_page() -> None:
-    largest = page_bytes(1, uploads.MOST_PROBES, most("document_bytes"))
-    assert largest <= pages.MOST_BYTES
+    largest = page_bytes(1, documents.MAX_PROBES, most("document_bytes"))
+    assert largest <= pages.MAX_BYTES
     most_nodes = most("batch_nodes")
-    assert 2 * most("batch_bytes") + page_bytes(most_nodes, 16, 0) <= pages.MOST_BYTES
+    assert 2 * most("batch_bytes") + page_bytes(most_nodes, 16, 0) <= pages.MAX_BYTES
 
 
 def test_a_database_other_than_postgresql_is_refused() -> None:

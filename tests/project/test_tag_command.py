@@ -12,12 +12,12 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from expressions import documents
-from expressions.vocabulary import Vocabulary
 from tagmill.fleet import clusters
 from tagmill.fleet.models import Partition
 from tagmill.tags import tags
 from tagmill.tags.models import Preview
+from tagmill_expressions import documents
+from tagmill_expressions.vocabulary import Vocabulary
 from tests.fleet.fixtures import no_jobs
 from tests.fleet.support import GPU, HAS_GPU, a_worker, put, work
 from tests.tags.test_vocabulary import learn_parts, packed

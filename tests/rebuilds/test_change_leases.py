@@ -11,9 +11,11 @@ from django.db.models.functions import Now
 
 from tagmill.fleet import clusters
 from tagmill.fleet.models import Partition
-from tagmill.rebuilds import leases, rebuilds
-from tagmill.rebuilds.models import Worker
-from tagmill.tags import matches, tags
+from tagmill.matches import staleness
+from tagmill.tags import rebuilds, tags
+from tagmill.work import leases
+from tagmill.work.models import Worker
+from tagmill_wire.messages import LeaseAnswer
 from tests.fleet.support import (
     ANY,
     BARE,
@@ -26,7 +28,6 @@ from tests.fleet.support import (
     put,
     work,
 )
-from wire.messages import LeaseAnswer
 
 pytestmark = pytest.mark.django_db
 
@@ -102,7 +103,7 @@ def test_after_a_forced_rebuild_a_change_costs_what_it_changed(ids: list[int]) -
     assert [lease.partition for lease in answer.leases] == [ids[1]]
     finish(worker, answer)
     work(worker)
-    assert matches.stale_partitions() == []
+    assert staleness.stale_partitions() == []
 
 
 def test_changes_that_never_stop_leave_a_rebuild_its_share(ids: list[int]) -> None:

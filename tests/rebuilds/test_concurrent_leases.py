@@ -11,11 +11,14 @@ from uuid import uuid4
 import pytest
 from django.db import transaction
 
-from tagmill.fleet import clusters, ingest
+from tagmill.fleet import clusters
 from tagmill.fleet.models import Partition
-from tagmill.rebuilds import leases, workers
-from tagmill.rebuilds.models import Lease
-from tagmill.tags import matches, tags
+from tagmill.flows import ingest
+from tagmill.flows.clusters import delete as delete_cluster
+from tagmill.matches import staleness
+from tagmill.tags import tags
+from tagmill.work import leases, workers
+from tagmill.work.models import Lease
 from tests.fleet.support import (
     BARE,
     HAS_GPU,
@@ -88,7 +91,7 @@ def test_deferring_leasing_and_completing_at_once_leaves_nothing_stale() -> None
         *(lambda worker=worker: work(worker) for worker in two),
     )
     work(two[0])
-    assert matches.stale_partitions() == []
+    assert staleness.stale_partitions() == []
     assert not jobs("todo") and not jobs("doing") and not Lease.objects.exists()
     assert len(carriers("gpu")) == 48
 
@@ -236,11 +239,11 @@ def test_a_cluster_deleted_while_a_tag_is_made_does_not_break_the_tag() -> None:
     ingest.delete("b")
     with transaction.atomic():
         tags.create("gpu", definition=HAS_GPU)
-        other = in_thread(lambda: clusters.delete(south))
+        other = in_thread(lambda: delete_cluster(south))
         until_blocked()
     done(other)
     with transaction.atomic():
-        clusters.delete(clusters.create("east"))
+        delete_cluster(clusters.create("east"))
     work(a_worker())
     assert carriers("gpu") == {"a"}
 
@@ -251,7 +254,7 @@ def test_a_tag_made_while_a_cluster_is_deleted_does_not_break() -> None:
     put("b", cluster="south")
     ingest.delete("b")
     with transaction.atomic():
-        clusters.delete(south)
+        delete_cluster(south)
         other = in_thread(lambda: tags.create("gpu", definition=HAS_GPU))
         until_blocked()
     done(other)

@@ -28,13 +28,16 @@ from tagmill.errors import (
     NotFound,
     StillInUse,
 )
-from tagmill.fleet import clusters, emptied, ingest
+from tagmill.fleet import clusters
+from tagmill.fleet.documents import Upload
 from tagmill.fleet.models import Cluster
-from tagmill.fleet.uploads import Upload
-from tagmill.rebuilds import leases, maintenance, rebuilds
-from tagmill.rebuilds.models import Rebuild
-from tagmill.tags import assign, matches, previews, tags
-from tagmill.tags.models import Preview, Tag
+from tagmill.flows import emptied, ingest, maintenance
+from tagmill.flows.clusters import delete as delete_cluster
+from tagmill.matches import staleness
+from tagmill.tags import assignments, previews, rebuilds, tags
+from tagmill.tags.models import Preview, Rebuild, Tag
+from tagmill.work import leases
+from tagmill_wire.messages import Failure
 from tests.fleet.support import (
     a_worker,
     complete,
@@ -44,7 +47,6 @@ from tests.fleet.support import (
     result,
     work,
 )
-from wire.messages import Failure
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -137,7 +139,7 @@ class Chaos:
                     ingest.delete(system_id)
         cluster = Cluster.objects.filter(name=name).first()
         if cluster is not None:
-            clusters.delete(cluster)
+            delete_cluster(cluster)
 
     def rename(self) -> None:
         one, other = self.chance.sample([*NAMES, "free"], 2)
@@ -156,7 +158,7 @@ class Chaos:
         with contextlib.suppress(*REFUSALS):
             tags.create(name)
         chosen = self.chance.sample(SYSTEM_IDS, 6)
-        assign.assign(name, chosen[:4], chosen[4:])
+        assignments.assign(name, chosen[:4], chosen[4:])
 
     def define(self) -> None:
         changes: dict[str, Any] = {"definition": self.chance.choice(TEXTS)}
@@ -254,7 +256,7 @@ def test_everything_at_once_never_deadlocks(out_of_order: list[str]) -> None:
     leases.reap()
     leases.repair()
     work(many[0].worker)
-    assert matches.stale_partitions() == []
+    assert staleness.stale_partitions() == []
     assert leases.job_counts()["todo"] == leases.job_counts()["doing"] == 0
     assert (
         not Tag.objects.exclude(pending_expression=None)

@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 
 from tagmill.fleet import clusters
-from tagmill.rebuilds import leases
-from tagmill.rebuilds.models import Worker
+from tagmill.matches.models import Expression
 from tagmill.tags import failures, tags
-from tagmill.tags.models import Expression
+from tagmill.work import leases
+from tagmill.work.models import Worker
+from tagmill_wire.messages import Failure
 from tests.fleet.support import (
     ANY,
     HAS_GPU,
@@ -24,7 +25,6 @@ from tests.fleet.support import (
     result,
     work,
 )
-from wire.messages import Failure
 
 pytestmark = pytest.mark.django_db
 

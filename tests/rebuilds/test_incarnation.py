@@ -12,10 +12,12 @@ from lxml import etree
 from tagmill.errors import IncarnationChanged, Invalid, WorkerGone
 from tagmill.fleet import clusters, incarnation, vocabularies
 from tagmill.fleet.models import Vocabulary
-from tagmill.rebuilds import leases, rebuilds, restoring, workers
-from tagmill.rebuilds.models import Lease, Worker
-from tagmill.tags import freshness, tags
-from tagmill.tags.models import Match
+from tagmill.flows import restoring
+from tagmill.matches.models import Match
+from tagmill.tags import freshness, rebuilds, tags
+from tagmill.work import leases, workers
+from tagmill.work.models import Lease, Worker
+from tagmill_wire.messages import Register
 from tests.fleet.support import (
     HAS_GPU,
     a_worker,
@@ -35,7 +37,6 @@ from tests.fleet.support import (
     work,
 )
 from tests.fleet.test_incarnation import ELSEWHERE
-from wire.messages import Register
 
 pytestmark = pytest.mark.django_db
 

@@ -13,10 +13,13 @@ from django.db.models.functions import Now
 from tagmill.errors import Invalid
 from tagmill.fleet import clusters
 from tagmill.fleet.models import Cluster, Partition
-from tagmill.rebuilds import leases, rebuilds
-from tagmill.rebuilds.models import Lease, Worker, WorkerToken
-from tagmill.tags import matches, tags
-from tagmill.tags.models import Match, MatchChange
+from tagmill.matches import staleness
+from tagmill.matches.models import Match, MatchChange
+from tagmill.tags import rebuilds, tags
+from tagmill.work import leases
+from tagmill.work.models import Lease, Worker, WorkerToken
+from tagmill_wire import bitmap
+from tagmill_wire.messages import Failure, MatchResult
 from tests.fleet.support import (
     ANY,
     BARE,
@@ -34,8 +37,6 @@ from tests.fleet.support import (
     the_partition,
     work,
 )
-from wire import bitmap
-from wire.messages import Failure, MatchResult
 
 pytestmark = pytest.mark.django_db
 
@@ -296,7 +297,7 @@ def test_a_lease_answered_in_part_is_deferred_again(worker: Worker) -> None:
     complete(worker, replace(said, matches=said.matches[:1]))
     assert jobs("todo") == [(lease.partition, "todo")]
     work(worker)
-    assert matches.stale([lease.partition]) == []
+    assert staleness.stale([lease.partition]) == []
 
 
 # -- keeping and ending ----------------------------------------------------------------------------

@@ -9,13 +9,16 @@ from pathlib import Path
 import pytest
 from django.db import transaction
 
-from tagmill import locks
-from tagmill.fleet import clusters, ingest
+from tagmill import locks, sql
+from tagmill.fleet import clusters
 from tagmill.fleet.models import Cluster, Partition
-from tagmill.rebuilds import leases, rebuilds
-from tagmill.rebuilds.models import Worker
-from tagmill.tags import publishing, tags
-from tagmill.tags.models import Match
+from tagmill.flows import ingest
+from tagmill.flows.clusters import delete as delete_cluster
+from tagmill.matches.models import Match
+from tagmill.tags import publishing, rebuilds, tags
+from tagmill.work import leases
+from tagmill.work.models import Worker
+from tagmill_wire.messages import Failure
 from tests.fleet.support import (
     ANY,
     HAS_GPU,
@@ -32,7 +35,6 @@ from tests.fleet.support import (
     until_blocked,
     work,
 )
-from wire.messages import Failure
 
 SOURCE = Path(locks.__file__).parent
 # Jobs that run are finished under their lease's lock; `defer` announces its lock once for all its
@@ -69,7 +71,7 @@ def test_rows_are_locked_by_the_helpers_alone() -> None:
         text = path.read_text()
         assert "select_for_update" not in text, path
         for name in re.findall(r'sql\.(?:rows|run)\(\s*__file__,\s*"(\w+)"', text):
-            query = (path.parent / "sql" / f"{name}.sql").read_text()
+            query = sql.query(str(path), name)
             assert name in UNDER_ANOTHER_LOCK or not locking.search(query), (path, name)
 
 
@@ -86,7 +88,7 @@ def test_a_lease_and_the_deletion_of_a_cluster(worker: Worker) -> None:
     with transaction.atomic():
         assert len(leases.lease(worker, 8, []).leases) == 1
         # The lease refers to the partition when this commits, and has its job until then.
-        other = in_thread(lambda: clusters.delete(south))
+        other = in_thread(lambda: delete_cluster(south))
         until_blocked()
     done(other)
     assert Partition.objects.count() == 1
@@ -96,7 +98,7 @@ def test_a_forced_rebuild_and_the_deletion_of_a_cluster(worker: Worker) -> None:
     south = emptied()
     with transaction.atomic():
         execute("SELECT FROM procrastinate_jobs WHERE status = 'todo' FOR UPDATE")
-        deleting = in_thread(lambda: clusters.delete(south))
+        deleting = in_thread(lambda: delete_cluster(south))
         until_blocked()
         forcing = in_thread(lambda: rebuilds.request(["gpu"], None))
         until_blocked(2)
@@ -117,7 +119,7 @@ def test_a_lease_that_is_given_back_and_the_deletion_of_a_cluster(worker: Worker
         execute("SELECT FROM lease FOR UPDATE")
         giving = in_thread(lambda: leases.give_up(worker, [lease.lease], ""))
         until_blocked()
-        deleting = in_thread(lambda: clusters.delete(south))
+        deleting = in_thread(lambda: delete_cluster(south))
         until_blocked(2)
     done(giving)
     done(deleting)
@@ -213,7 +215,7 @@ def test_a_failure_and_a_tag_that_asks_for_the_expression_again(worker: Worker) 
 def test_a_node_stored_in_a_cluster_that_is_deleted_is_refused(worker: Worker) -> None:
     south = emptied()
     with transaction.atomic():
-        clusters.delete(south)
+        delete_cluster(south)
         upload = ingest.Upload("c", "south")
         other = in_thread(lambda: ingest.store([upload]))
         until_blocked()

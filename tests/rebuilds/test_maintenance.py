@@ -12,10 +12,12 @@ from django.db import connection
 from procrastinate.contrib.django import app
 
 from tagmill.fleet import clusters
-from tagmill.rebuilds import leases, maintenance, rebuilds
-from tagmill.rebuilds.models import Lease, Rebuild, RebuildTarget
-from tagmill.tags import tags
-from tagmill.tags.models import Expression, Match, MatchChange
+from tagmill.flows import maintenance
+from tagmill.matches.models import Expression, Match, MatchChange
+from tagmill.tags import rebuilds, tags
+from tagmill.tags.models import Rebuild, RebuildTarget
+from tagmill.work import leases
+from tagmill.work.models import Lease
 from tests.fleet.support import (
     ANY,
     HAS_GPU,

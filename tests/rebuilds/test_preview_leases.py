@@ -9,10 +9,12 @@ from django.contrib.auth.models import User
 
 from tagmill.fleet import clusters
 from tagmill.fleet.models import Partition
-from tagmill.rebuilds import leases, maintenance, rebuilds
-from tagmill.rebuilds.models import Worker
-from tagmill.tags import previews, tags
-from tagmill.tags.models import Expression, MatchChange, Preview
+from tagmill.flows import maintenance
+from tagmill.matches.models import Expression, MatchChange
+from tagmill.tags import previews, rebuilds, tags
+from tagmill.tags.models import Preview
+from tagmill.work import leases
+from tagmill.work.models import Worker
 from tests.fleet.support import (
     ANY,
     HAS_GPU,
@@ -215,7 +217,7 @@ def test_of_a_users_previews_the_oldest_end(user: User) -> None:
     kept = previews.start("//other", {}, other, "c").uuid
     made = [
         previews.start(f"//node[{number}]", {}, user, f"client {number}").uuid
-        for number in range(previews.MOST_OF_A_USER + 5)
+        for number in range(previews.MAX_OF_A_USER + 5)
     ]
     there = set(Preview.objects.values_list("uuid", flat=True))
     assert there == {kept, *made[5:]}

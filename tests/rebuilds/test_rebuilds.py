@@ -8,11 +8,14 @@ from uuid import uuid4
 import pytest
 
 from tagmill.errors import ManualTag, NotCancellable, NotFound
-from tagmill.fleet import clusters, ingest
-from tagmill.rebuilds import leases, rebuilds
-from tagmill.rebuilds.models import Rebuild, RebuildTarget, Worker
-from tagmill.tags import freshness, tags
-from tagmill.tags.models import Expression, Match
+from tagmill.fleet import clusters
+from tagmill.flows import ingest
+from tagmill.matches.models import Expression, Match
+from tagmill.tags import freshness, rebuilds, tags
+from tagmill.tags.models import Rebuild, RebuildTarget
+from tagmill.work import leases
+from tagmill.work.models import Worker
+from tagmill_wire.messages import Failure
 from tests.fleet.support import (
     ANY,
     BARE,
@@ -28,7 +31,6 @@ from tests.fleet.support import (
     tag,
     work,
 )
-from wire.messages import Failure
 
 pytestmark = pytest.mark.django_db
 

@@ -10,11 +10,11 @@ from django.db.models.functions import Now
 
 from tagmill.errors import AlreadyExists, Invalid, NotFound, WorkerGone
 from tagmill.fleet import clusters
-from tagmill.rebuilds import leases, workers
-from tagmill.rebuilds.models import Worker, WorkerToken
 from tagmill.tags import tags
+from tagmill.work import leases, workers
+from tagmill.work.models import Worker, WorkerToken
+from tagmill_wire.messages import Register
 from tests.fleet.support import HAS_GPU, a_worker, execute, lease_one, put
-from wire.messages import Register
 
 pytestmark = pytest.mark.django_db
 

@@ -10,7 +10,7 @@ from twisted.internet.task import Clock
 
 from api.server.broker import LOOK_AGAIN_SECONDS, WAKE, Broker, Poll, Taken
 from tagmill.errors import DatabaseUnavailable
-from wire.messages import LeaseAnswer, LeasedPartition, LeaseRequest, dump
+from tagmill_wire.messages import LeaseAnswer, LeasedPartition, LeaseRequest, dump
 
 NOTHING = LeaseAnswer([], {})
 

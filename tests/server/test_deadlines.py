@@ -12,7 +12,7 @@ from django.db import connection
 
 from loadtest.rig.stack import Stack
 from tagmill.database import MAINTENANCE_SECONDS
-from tagmill.rebuilds import maintenance
+from tagmill.flows import maintenance
 from tests.server.conftest import database_url, server
 from tests.server.test_serve import LEASE, call, token_of, worker
 

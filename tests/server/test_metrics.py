@@ -12,7 +12,7 @@ from twisted.internet.task import Clock
 from api import metrics
 from api.server.app import Server
 from tagmill import config
-from wire.messages import Completion, CompletionAnswer, PartitionResult, ResultOutcome
+from tagmill_wire.messages import Completion, CompletionAnswer, PartitionResult, ResultOutcome
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
 

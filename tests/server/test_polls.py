@@ -5,10 +5,10 @@ from __future__ import annotations
 from loadtest.benches.polls import measure
 from loadtest.rig.stack import Stack
 
-MOST_THREADS = 40
+MAX_THREADS = 40
 
 
 def test_a_thousand_parked_polls_hold_no_thread_and_every_lease_arrives(stack: Stack) -> None:
     result = measure(stack.url, stack.pids()["server"], polls=1000, leases=10, burst=20)
-    assert result.threads <= MOST_THREADS
+    assert result.threads <= MAX_THREADS
     assert (result.polls, result.leases, result.burst_leases) == (1000, 10, 20)

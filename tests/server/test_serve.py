@@ -16,13 +16,13 @@ from django.contrib.auth.models import Group, User
 from api import tokens
 from api.limits import LEASE as LEASE_LIMIT
 from api.roles import GROUPS
-from api.server.lease import MOST_HOLDS
+from api.server.lease import MAX_HOLDS
 from loadtest.benches.polls import parked_polls, wait_until
 from loadtest.rig.stack import Stack
 from tagmill.fleet import clusters
 from tagmill.fleet.models import Node
-from tagmill.rebuilds import workers
 from tagmill.tags import tags
+from tagmill.work import workers
 from tests.server.conftest import serve
 
 LIMIT = 16 * 1024 * 1024
@@ -185,10 +185,10 @@ def test_a_wrong_worker_token_and_a_wrong_method_are_problems(stack: Stack) -> N
 def test_a_lease_request_is_bounded_and_checked_like_other_messages(stack: Stack) -> None:
     header, uuid = worker(stack)
     for message, status, code, field in (
-        ({"holds": [1] * (MOST_HOLDS + 1)}, 400, "invalid", "holds"),
+        ({"holds": [1] * (MAX_HOLDS + 1)}, 400, "invalid", "holds"),
         ({"max_partitions": 257}, 400, "invalid", "max_partitions"),
         ({"wishes": 1}, 400, "unknown_field", None),
-        ({"holds": list(range(10**8, 10**8 + MOST_HOLDS))}, 200, None, None),
+        ({"holds": list(range(10**8, 10**8 + MAX_HOLDS))}, 200, None, None),
     ):
         body = json.dumps({"worker": uuid, **message}, separators=(",", ":"))
         response, data = call(stack, "POST", LEASE, body, Authorization=header)

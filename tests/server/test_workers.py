@@ -13,8 +13,8 @@ from django.db.models.functions import Now
 from loadtest.rig.stack import Stack
 from tagmill.fleet import clusters, incarnation
 from tagmill.fleet.models import Cluster, Partition
-from tagmill.rebuilds import workers
-from tagmill.rebuilds.models import Lease, WorkerToken
+from tagmill.work import workers
+from tagmill.work.models import Lease, WorkerToken
 from tests.fleet.fixtures import no_jobs
 from tests.fleet.support import HAS_GPU, a_worker, execute, put, work
 from tests.fleet.test_incarnation import ELSEWHERE

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from lxml import etree
 
 from tagmill.fleet import batches
-from wire import bitmap
-from wire.messages import Definition, Failure, LeasedPartition, MatchResult, PartitionResult
+from tagmill_wire import bitmap
+from tagmill_wire.messages import Definition, Failure, LeasedPartition, MatchResult, PartitionResult
 
 Probes = dict[str, str]
 

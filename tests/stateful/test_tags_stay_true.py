@@ -29,16 +29,19 @@ from hypothesis.stateful import (
 
 from tagmill import config
 from tagmill.errors import NotCancellable, WorkerGone
-from tagmill.fleet import clusters, ingest
+from tagmill.fleet import clusters
+from tagmill.fleet.documents import Upload
 from tagmill.fleet.models import Node, Partition
-from tagmill.fleet.uploads import Upload
-from tagmill.rebuilds import completions, leases, maintenance, rebuilds, workers
-from tagmill.rebuilds.models import Lease, Rebuild, Worker
-from tagmill.tags import freshness, matches, previews, tags
-from tagmill.tags.models import Expression, Match, MatchChange, NodeTag, Preview, Tag
+from tagmill.flows import completions, ingest, maintenance
+from tagmill.matches import staleness
+from tagmill.matches.models import Expression, Match, MatchChange
+from tagmill.tags import freshness, previews, rebuilds, tags
+from tagmill.tags.models import NodeTag, Preview, Rebuild, Tag
+from tagmill.work import leases, workers
+from tagmill.work.models import Lease, Worker
+from tagmill_wire import bitmap
+from tagmill_wire.messages import Completion, PartitionResult, Register
 from tests.stateful.model import DEFINITIONS, DOCUMENTS, LLDP, Fetch, Image, Probes, holds
-from wire import bitmap
-from wire.messages import Completion, PartitionResult, Register
 
 CLUSTERS = ("north", "south")
 SYSTEM_IDS = [f"n{number}" for number in range(10)]
@@ -167,7 +170,7 @@ class Fleet(RuleBasedStateMachine):
         found = Preview.objects.select_related("expression").filter(client=client).first()
         if found is None:
             return
-        is_fresh = not matches.stale_for([found.expression_id])
+        is_fresh = not staleness.stale_for([found.expression_id])
         jobs = leases.job_counts()
         self.define_as(name, found.expression.text)
         if is_fresh:

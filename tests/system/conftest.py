@@ -15,15 +15,15 @@ from django.db import connection
 
 from api import tokens
 from api.roles import Role
-from expressions import documents as composed
-from expressions import evaluation
 from fixtures import loader
 from loadtest.references import documents
 from loadtest.rig.http import Api
 from loadtest.rig.stack import Stack, free_port, running
-from tagmill.rebuilds import leases, workers
-from tagmill.rebuilds.models import Lease, Worker
 from tagmill.tags.models import NodeTag
+from tagmill.work import leases, workers
+from tagmill.work.models import Lease, Worker
+from tagmill_expressions import documents as composed
+from tagmill_expressions import evaluation
 from tests.api.conftest import make_user
 from tests.server.conftest import database_url
 

@@ -10,8 +10,8 @@ from contextlib import AbstractContextManager
 import pytest
 
 from loadtest.rig.stack import Stack
+from tagmill_worker.evaluators import base
 from tests.system.conftest import System
-from workers.evaluators import base
 
 DISPLAY = "//node[@class='display']"
 NVIDIA = "//node[@class='display']/vendor[contains(.,'NVIDIA')]"

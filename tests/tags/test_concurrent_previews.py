@@ -10,9 +10,10 @@ from django.db import transaction
 
 from tagmill.errors import NotFound
 from tagmill.fleet import clusters
-from tagmill.rebuilds import leases
+from tagmill.matches.models import Expression
 from tagmill.tags import previews, tags
-from tagmill.tags.models import Expression, Preview
+from tagmill.tags.models import Preview
+from tagmill.work import leases
 from tests.fleet.support import (
     ANY,
     HAS_GPU,

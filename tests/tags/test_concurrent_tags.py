@@ -10,13 +10,14 @@ import pytest
 from django.db import transaction
 
 from tagmill.errors import AlreadyExists
-from tagmill.fleet import clusters, ingest
+from tagmill.fleet import clusters
 from tagmill.fleet.models import Partition
-from tagmill.rebuilds import rebuilds
-from tagmill.rebuilds.models import Rebuild
-from tagmill.tags import assign, definitions, matches, publishing, tags
-from tagmill.tags.matches import Result
-from tagmill.tags.models import Expression
+from tagmill.flows import ingest
+from tagmill.matches import expressions, matches
+from tagmill.matches.matches import Result
+from tagmill.matches.models import Expression
+from tagmill.tags import assignments, publishing, rebuilds, tags
+from tagmill.tags.models import Rebuild
 from tests.fleet.support import (
     ANY,
     HAS_GPU,
@@ -52,8 +53,8 @@ def at_once(*work: Any) -> list[Any]:
 
 def test_two_that_need_the_same_new_expression_share_it() -> None:
     with transaction.atomic():
-        mine = definitions.expression_for(HAS_GPU, {})
-        other = in_thread(lambda: definitions.expression_for(HAS_GPU, {}))
+        mine = expressions.expression_for(HAS_GPU, {})
+        other = in_thread(lambda: expressions.expression_for(HAS_GPU, {}))
         until_blocked()
     assert done(other).id == mine.id
     assert Expression.objects.count() == 1
@@ -137,7 +138,7 @@ def test_assignments_at_the_same_time_are_all_kept() -> None:
     names = [f"n{i}" for i in range(8)]
     put(*names)
     tags.create("mine")
-    at_once(*(lambda name=name: assign.assign("mine", [name], []) for name in names))
+    at_once(*(lambda name=name: assignments.assign("mine", [name], []) for name in names))
     assert carriers("mine") == set(names)
 
 
@@ -147,7 +148,7 @@ def test_assigning_and_deleting_at_once_leaves_no_bit_behind() -> None:
     tags.create("mine")
     with transaction.atomic():
         ingest.delete("a")
-        other = in_thread(lambda: assign.assign("mine", ["a", "b"], []))
+        other = in_thread(lambda: assignments.assign("mine", ["a", "b"], []))
         until_blocked()
     assert done(other) == {"added": 1, "removed": 0, "unknown": ["a"]}
     assert execute("SELECT sum(bit_count(members)) FROM assignment") == [(1,)]

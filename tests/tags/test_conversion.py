@@ -12,10 +12,10 @@ from django.test import Client
 from rest_framework.test import APIClient
 
 from tagmill.errors import KindChange
-from tagmill.fleet import clusters, ingest
-from tagmill.rebuilds.models import Rebuild
-from tagmill.tags import assign, freshness, tags
-from tagmill.tags.models import Assignment
+from tagmill.fleet import clusters
+from tagmill.flows import ingest
+from tagmill.tags import assignments, freshness, tags
+from tagmill.tags.models import Assignment, Rebuild
 from tests.api.conftest import client_of, problem
 from tests.fleet.support import (
     BARE,
@@ -50,7 +50,7 @@ def test_assigned_nodes_are_given_up_only_where_that_is_asked_for(operator: APIC
     # Nothing is lost of a tag without nodes.
     tags.create("empty")
     assert patch(operator, "empty", definition=HAS_GPU).status_code == 200
-    assign.assign("mine", ["a", "bare"], [])
+    assignments.assign("mine", ["a", "bare"], [])
     found = problem(patch(operator, "mine", definition=HAS_GPU), 409, "kind_change")
     assert "assigned by hand" in found["detail"] and found["field"] == "kind"
     assert tag("mine").pending_expression is None
@@ -82,7 +82,7 @@ def test_an_automatic_tag_becomes_a_manual_one_with_the_nodes_that_it_shows(
     assert not Rebuild.objects.filter(state="running").exists()
     work(worker)
     assert carriers("gpu") == {"a", "c"}
-    assign.assign("gpu", ["bare"], ["a"])
+    assignments.assign("gpu", ["bare"], ["a"])
     assert carriers("gpu") == {"c", "bare"}
     changes = operator.get(f"{TAGS}gpu/changes").json()["results"]
     assert [(item["added"], item["removed"]) for item in changes] == [
@@ -99,7 +99,7 @@ def test_what_was_assigned_comes_back_where_the_first_definition_is_not_publishe
     operator: APIClient,
 ) -> None:
     tags.create("mine")
-    assign.assign("mine", ["a", "bare"], [])
+    assignments.assign("mine", ["a", "bare"], [])
     tags.update("mine", definition=HAS_GPU, kind="automatic")
     tags.update("mine", kind="manual")
     assert (tag("mine").pending_expression, carriers("mine")) == (None, {"a", "bare"})
@@ -119,7 +119,7 @@ def test_the_admin_asks_as_well(operator: APIClient) -> None:
     site = Client()
     site.force_login(User.objects.create_superuser("root"))
     tags.create("mine")
-    assign.assign("mine", ["a"], [])
+    assignments.assign("mine", ["a"], [])
     address = f"/admin/tags/tag/{tag('mine').id}/change/"
     form = {"name": "mine", "definition": HAS_GPU, "namespaces": "{}"}
     assert b"assigned by hand" in site.post(address, form).content

@@ -9,12 +9,15 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from tagmill.fleet import clusters, ingest
+from tagmill.fleet import clusters
+from tagmill.fleet.documents import Upload
 from tagmill.fleet.models import Node, Partition
-from tagmill.fleet.uploads import Upload
-from tagmill.rebuilds import rebuilds
-from tagmill.tags import assign, freshness, tags
-from tagmill.tags.models import Assignment, Match, Tag
+from tagmill.flows import ingest
+from tagmill.matches import staleness
+from tagmill.matches.models import Match
+from tagmill.tags import assignments, freshness, rebuilds, tags
+from tagmill.tags.models import Assignment, Tag
+from tagmill_wire import bitmap
 from tests.fleet.support import (
     ANY,
     BARE,
@@ -29,7 +32,6 @@ from tests.fleet.support import (
     true_carriers,
     work,
 )
-from wire import bitmap
 
 pytestmark = pytest.mark.django_db
 
@@ -97,7 +99,7 @@ def test_status_and_view_are_right_after_any_changes(seed: int) -> None:
 
     def assigned() -> None:
         names = chance.sample(NAMES, 8)
-        assign.assign("mine", names[:5], names[5:])
+        assignments.assign("mine", names[:5], names[5:])
 
     def evaluate_one() -> None:
         answer, lease = lease_one(worker)
@@ -124,9 +126,8 @@ def test_status_and_view_are_right_after_any_changes(seed: int) -> None:
 
 
 def _has_work() -> bool:
-    from tagmill.tags import matches
 
-    return bool(matches.stale_partitions())
+    return bool(staleness.stale_partitions())
 
 
 def test_a_node_deleted_during_a_forced_rebuild_is_not_counted() -> None:

@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from tagmill.fleet import clusters, ingest
+from tagmill.fleet import clusters
 from tagmill.fleet.models import Partition
-from tagmill.rebuilds import rebuilds
-from tagmill.tags import matches, tags
-from tagmill.tags.matches import Result
-from tagmill.tags.models import Expression, Match, MatchChange
+from tagmill.flows import ingest
+from tagmill.matches import matches, staleness
+from tagmill.matches.matches import Result
+from tagmill.matches.models import Expression, Match, MatchChange
+from tagmill.tags import rebuilds, tags
+from tagmill_wire import bitmap
 from tests.fleet.support import BARE, HAS_GPU, members, put, tag, the_partition
-from wire import bitmap
 
 pytestmark = pytest.mark.django_db
 
@@ -130,7 +131,7 @@ def test_no_delta_applies_during_a_forced_rebuild(
 ) -> None:
     apply(expression, partition, 9, (0, 1))
     rebuilds.request(["gpu"], None)
-    assert matches.stale([partition.id])[0].base_rev is None
+    assert staleness.stale([partition.id])[0].base_rev is None
     assert not apply(expression, partition, 9, (2,), base_rev=base, evaluated=bits(2))
     assert members(expression, partition) == {0, 1}
     assert apply(expression, partition, 9, (0, 2))
@@ -168,40 +169,40 @@ def test_equal_definitions_share_an_expression_and_its_matches(partition: Partit
     assert tag("one").pending_expression == tag("two").pending_expression
     assert tag("one").pending_expression != tag("other").pending_expression
     assert Expression.objects.count() == 2
-    assert len(matches.stale([partition.id])) == 2
+    assert len(staleness.stale([partition.id])) == 2
 
 
 def test_stale_is_what_has_no_match_at_the_partitions_rev(
     expression: Expression, partition: Partition
 ) -> None:
-    assert matches.stale([partition.id]) == [(partition.id, expression.id, None, False)]
+    assert staleness.stale([partition.id]) == [(partition.id, expression.id, None, False)]
     apply(expression, partition, 8, ())
-    assert matches.stale([partition.id]) == [(partition.id, expression.id, 8, False)]
-    assert matches.stale_partitions() == [partition.id]
+    assert staleness.stale([partition.id]) == [(partition.id, expression.id, 8, False)]
+    assert staleness.stale_partitions() == [partition.id]
     apply(expression, partition, 9, ())
-    assert matches.stale([partition.id]) == [] == matches.stale_partitions()
+    assert staleness.stale([partition.id]) == [] == staleness.stale_partitions()
     put("a", xml=BARE)
-    assert matches.stale([partition.id]) == [(partition.id, expression.id, 9, False)]
+    assert staleness.stale([partition.id]) == [(partition.id, expression.id, 9, False)]
 
 
 def test_what_nothing_names_is_not_stale_but_a_live_preview_is(
     expression: Expression, partition: Partition
 ) -> None:
     tags.delete("gpu")
-    assert matches.stale([partition.id]) == [] and not matches.any_live()
+    assert staleness.stale([partition.id]) == [] and not staleness.any_live()
     from datetime import timedelta
 
     from django.db.models.functions import Now
 
     previewed = Expression.objects.filter(id=expression.id)
     previewed.update(preview_until=Now() + timedelta(minutes=1))
-    assert len(matches.stale([partition.id])) == 1 and matches.any_live()
+    assert len(staleness.stale([partition.id])) == 1 and staleness.any_live()
     previewed.update(preview_until=Now() - timedelta(minutes=1))
-    assert matches.stale([partition.id]) == [] and not matches.any_live()
+    assert staleness.stale([partition.id]) == [] and not staleness.any_live()
 
 
 def test_a_failed_expression_is_not_stale(expression: Expression, partition: Partition) -> None:
     from django.db.models.functions import Now
 
     Expression.objects.update(failed_at=Now())
-    assert matches.stale([partition.id]) == [] == matches.stale_partitions()
+    assert staleness.stale([partition.id]) == [] == staleness.stale_partitions()

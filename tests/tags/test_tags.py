@@ -15,10 +15,12 @@ from tagmill.errors import (
     KindChange,
     NotFound,
 )
-from tagmill.fleet import clusters, ingest
-from tagmill.rebuilds import rebuilds
-from tagmill.tags import assign, freshness, members, tags
-from tagmill.tags.models import Assignment, Expression, Tag
+from tagmill.fleet import clusters
+from tagmill.flows import ingest
+from tagmill.flows.clusters import delete as delete_cluster
+from tagmill.matches.models import Expression
+from tagmill.tags import assignments, freshness, members, rebuilds, tags
+from tagmill.tags.models import Assignment, Tag
 from tests.fleet.support import (
     ANY,
     BARE,
@@ -129,7 +131,7 @@ def test_a_shared_expression_that_is_stale_is_waited_for() -> None:
 def test_without_partitions_a_definition_is_published_at_once() -> None:
     for name in "abcdefghij":
         ingest.delete(name)
-    clusters.delete(clusters.Cluster.objects.get())
+    delete_cluster(clusters.Cluster.objects.get())
     tags.create("gpu", definition=HAS_GPU)
     assert tag("gpu").pending_expression is None and status("gpu").state == "ready"
 
@@ -149,10 +151,10 @@ def test_a_partition_made_meanwhile_is_waited_for() -> None:
 
 def test_a_manual_tag_that_becomes_automatic_keeps_its_nodes_until_the_new_ones_are_known() -> None:
     tags.create("mine")
-    assign.assign("mine", ["a", "b"], [])
+    assignments.assign("mine", ["a", "b"], [])
     tags.update("mine", definition=HAS_GPU, kind="automatic")
     with pytest.raises(AutomaticTag):
-        assign.assign("mine", ["c"], [])
+        assignments.assign("mine", ["c"], [])
     assert carriers("mine") == {"a", "b"}
     assert (status("mine").state, status("mine").node_count) == ("building", 2)
     assert Assignment.objects.exists()
@@ -163,12 +165,12 @@ def test_a_manual_tag_that_becomes_automatic_keeps_its_nodes_until_the_new_ones_
 
 def test_cancelling_its_first_definition_makes_a_tag_manual_again() -> None:
     tags.create("mine")
-    assign.assign("mine", ["a", "b"], [])
+    assignments.assign("mine", ["a", "b"], [])
     tags.update("mine", definition=HAS_GPU, kind="automatic")
     rebuilds.cancel(tag("mine").rebuilds.get().uuid)
     assert tag("mine").pending_expression is None
     assert carriers("mine") == {"a", "b"} and status("mine").state == "ready"
-    assign.assign("mine", ["c"], ["a"])
+    assignments.assign("mine", ["c"], ["a"])
     assert carriers("mine") == {"b", "c"}
 
 
@@ -277,11 +279,11 @@ def test_the_entity_tag_of_a_manual_tag_follows_its_assignments() -> None:
     tags.create("mine")
     tags.create("other")
     seen = {etag("mine")}
-    assign.assign("mine", ["a"], [])
+    assignments.assign("mine", ["a"], [])
     seen.add(etag("mine"))
-    assign.assign("other", ["a"], [])
+    assignments.assign("other", ["a"], [])
     seen.add(etag("mine"))
-    assign.assign("mine", ["j"], ["a"])
+    assignments.assign("mine", ["j"], ["a"])
     seen.add(etag("mine"))
     assert len(seen) == 3
 
@@ -291,12 +293,12 @@ def test_the_entity_tag_of_a_manual_tag_follows_its_assignments() -> None:
 
 def test_assigning_counts_what_changed_and_names_what_it_does_not_know() -> None:
     tags.create("mine")
-    assert assign.assign("mine", ["a", "j", "a", "nobody", "x\0"], ["b"]) == {
+    assert assignments.assign("mine", ["a", "j", "a", "nobody", "x\0"], ["b"]) == {
         "added": 2,
         "removed": 0,
         "unknown": ["nobody", "x\0"],
     }
-    assert assign.assign("mine", ["a", "c"], ["j", "b"]) == {
+    assert assignments.assign("mine", ["a", "c"], ["j", "b"]) == {
         "added": 1,
         "removed": 1,
         "unknown": [],
@@ -307,6 +309,6 @@ def test_assigning_counts_what_changed_and_names_what_it_does_not_know() -> None
 def test_assigning_refuses_contradictions_and_tags_that_are_not_there() -> None:
     tags.create("mine")
     with pytest.raises(Invalid):
-        assign.assign("mine", ["a"], ["a"])
+        assignments.assign("mine", ["a"], ["a"])
     with pytest.raises(NotFound):
-        assign.assign("yours", ["a"], [])
+        assignments.assign("yours", ["a"], [])

@@ -9,10 +9,11 @@ from django.contrib.auth.models import User
 
 from tagmill.fleet import clusters
 from tagmill.fleet.models import Node, Partition
+from tagmill.matches.models import Expression
 from tagmill.tags import freshness, places, previews
-from tagmill.tags.models import Assignment, Expression, NodeTag, Tag
+from tagmill.tags.models import Assignment, NodeTag, Tag
+from tagmill_wire import bitmap
 from tests.fleet.support import execute
-from wire import bitmap
 
 pytestmark = pytest.mark.django_db
 

@@ -13,17 +13,19 @@ import zstandard
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from expressions import documents
-from expressions.vocabulary import MAX_KEPT, State, Vocabulary
 from fixtures.generate import generate
-from tagmill.fleet import clusters, ingest, models, vocabularies
+from tagmill.fleet import clusters, models, vocabularies
 from tagmill.fleet.models import Cluster, Partition
-from tagmill.rebuilds import completions, leases
+from tagmill.flows import completions, ingest
+from tagmill.flows.clusters import delete as delete_cluster
 from tagmill.tags import tags
+from tagmill.work import leases
+from tagmill_expressions import documents
+from tagmill_expressions.vocabulary import MAX_KEPT, State, Vocabulary
+from tagmill_wire import zstd
+from tagmill_wire.messages import Completion, PartitionResult
 from tests.fleet import support
 from tests.fleet.support import GPU, a_worker, put, the_partition
-from wire import zstd
-from wire.messages import Completion, PartitionResult
 
 pytestmark = pytest.mark.django_db
 
@@ -289,7 +291,7 @@ def test_it_goes_with_its_partition(partition: Partition) -> None:
     learn(partition, -1, "<a/>")
     for name in ("a", "b"):
         ingest.delete(name)
-    clusters.delete(Cluster.objects.get())
+    delete_cluster(Cluster.objects.get())
     assert not models.Vocabulary.objects.exists()
 
 

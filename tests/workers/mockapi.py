@@ -14,8 +14,8 @@ from twisted.internet.defer import Deferred
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Site
 
-from wire import bitmap
-from wire.messages import (
+from tagmill_wire import bitmap
+from tagmill_wire.messages import (
     Batch,
     BatchNode,
     Completion,

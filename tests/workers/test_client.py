@@ -10,13 +10,10 @@ import pytest
 import zstandard
 from twisted.web.http_headers import Headers
 
-from tests.workers import mockapi
-from tests.workers.running import run
-from tests.workers.test_worker import FAULTS, Rig
-from wire.messages import Heartbeat, Register
-from workers import client as clients
-from workers.client import Client
-from workers.errors import (
+from tagmill_wire.messages import Heartbeat, Register
+from tagmill_worker import client as clients
+from tagmill_worker.client import Client
+from tagmill_worker.errors import (
     NotFound,
     ProtocolError,
     Refused,
@@ -25,6 +22,9 @@ from workers.errors import (
     Unavailable,
     WorkerGone,
 )
+from tests.workers import mockapi
+from tests.workers.running import run
+from tests.workers.test_worker import FAULTS, Rig
 
 
 def answer_to(fault: Any, ask: Callable[[Client], Awaitable[Any]] | None = None) -> ServerError:
@@ -50,7 +50,9 @@ async def beat(client: Client) -> Any:
 
 
 async def fetch(client: Client) -> Any:
-    return await client.batch(1, since=None, after=None, max_nodes=10, max_bytes=1000)
+    return await client.batch(
+        1, incarnation="i", since=None, after=None, max_nodes=10, max_bytes=1000
+    )
 
 
 @pytest.mark.parametrize("fault", FAULTS)

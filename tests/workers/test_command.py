@@ -15,10 +15,10 @@ import psutil
 import pytest
 import treq
 
+from tagmill_wire import __version__
 from tests.workers import mockapi
 from tests.workers.running import polled, run
 from tests.workers.test_worker import Rig
-from wire import __version__
 
 MANAGE = Path(__file__).parents[2] / "manage.py"
 ENDLESS = "count(//*[count(//*[count(//*) > 1]) > 1]) > 1"

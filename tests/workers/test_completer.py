@@ -11,8 +11,8 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from tagmill.config import Config
-from wire import bitmap
-from wire.messages import (
+from tagmill_wire import bitmap
+from tagmill_wire.messages import (
     Completion,
     CompletionAnswer,
     MatchResult,
@@ -20,11 +20,11 @@ from wire.messages import (
     ResultOutcome,
     dump,
 )
-from workers import completer as completers
-from workers.backoff import MOST_SECONDS
-from workers.completer import Completer
-from workers.errors import Refused, ServerError, Unavailable
-from workers.metrics import Metrics
+from tagmill_worker import completer as completers
+from tagmill_worker.backoff import MAX_SECONDS
+from tagmill_worker.completer import Completer
+from tagmill_worker.errors import Refused, ServerError, Unavailable
+from tagmill_worker.metrics import Metrics
 
 TOO_LARGE = Refused(413, "too_large", "no")
 
@@ -85,7 +85,7 @@ def result_of(partition: int, size: int) -> PartitionResult:
 
 @pytest.fixture(autouse=True)
 def _small_completions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(completers, "MOST_BYTES", 4000)
+    monkeypatch.setattr(completers, "MAX_BYTES", 4000)
 
 
 def test_results_go_together_up_to_the_bound_and_a_larger_one_alone() -> None:
@@ -137,7 +137,7 @@ def test_results_that_the_server_fails_on_are_given_up_and_later_ones_sent(statu
     sender.add(1, 500)
     sender.add(2, 500)
     server.open()
-    sender.clock.pump([MOST_SECONDS] * completers.SEND_ATTEMPTS)
+    sender.clock.pump([MAX_SECONDS] * completers.SEND_ATTEMPTS)
     assert sender.ended == [(1, failure), (2, None)]
 
 
@@ -149,7 +149,7 @@ def test_a_server_that_is_away_is_waited_for(status: int | None) -> None:
     sender = Sender(server)
     sender.add(1, 500)
     server.open()
-    sender.clock.pump([MOST_SECONDS] * rounds)
+    sender.clock.pump([MAX_SECONDS] * rounds)
     assert sender.ended == [(1, None)]
 
 

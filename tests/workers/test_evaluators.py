@@ -9,11 +9,11 @@ import orjson
 import pytest
 import zstandard
 
-from expressions.errors import ExpressionError
 from fixtures.generate import generate
 from fixtures.tags import SAMPLE_TAGS
-from workers.evaluators import base
-from workers.evaluators.child import Child
+from tagmill_expressions.errors import ExpressionError
+from tagmill_worker.evaluators import base
+from tagmill_worker.evaluators.child import Child
 
 EVALUATORS = ["lxml", *(["kernel"] if base.has_kernel() else [])]
 GPU = "<list><node class='display'><vendor>NVIDIA</vendor></node></list>"

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from tagmill_wire.messages import Definition, LeasedPartition, StaleExpression
+from tagmill_worker import job as jobs
+from tagmill_worker.pages import Page
+from tagmill_worker.store import Store
 from tests.workers.mockapi import problem
 from tests.workers.running import polled, run
 from tests.workers.test_completer import Sender, Server
 from tests.workers.test_worker import Rig, members
-from wire.messages import Definition, LeasedPartition, StaleExpression
-from workers import job as jobs
-from workers.pages import Page
-from workers.store import Store
 
 
 async def _worked(rig: Rig) -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from workers import settings
-from workers.command import main
-from workers.errors import BadSettings
-from workers.metrics import Metrics
+from tagmill_worker import settings
+from tagmill_worker.command import main
+from tagmill_worker.errors import BadSettings
+from tagmill_worker.metrics import Metrics
 
 PAGE = (Path(__file__).parents[2] / "docs" / "worker.md").read_text()
 
@@ -37,7 +37,7 @@ def test_the_evaluator_is_chosen_by_what_is_built(
     is_built: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = ModuleSpec("tagmill_kernel", None) if is_built else None
-    monkeypatch.setattr("workers.evaluators.base.find_spec", lambda _: spec)
+    monkeypatch.setattr("tagmill_worker.evaluators.base.find_spec", lambda _: spec)
 
     def chosen(name: str) -> str:
         return settings.load(["--token", "t"], {"TAGMILL_EVALUATOR": name}).evaluator

@@ -3,9 +3,9 @@ from __future__ import annotations
 from twisted.internet.task import Clock
 
 from api.problems import RETRY_AFTER_SECONDS
-from workers.backoff import Backoff
-from workers.pages import Page
-from workers.store import IDLE_SECONDS, PAGE_OVERHEAD, Store
+from tagmill_worker.backoff import Backoff
+from tagmill_worker.pages import Page
+from tagmill_worker.store import IDLE_SECONDS, PAGE_OVERHEAD, Store
 
 SIZE = 1000 + PAGE_OVERHEAD
 

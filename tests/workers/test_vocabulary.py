@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 import zstandard
 
-from expressions import documents
-from expressions.vocabulary import State, Vocabulary
 from fixtures.generate import generate
+from tagmill_expressions import documents
+from tagmill_expressions.vocabulary import State, Vocabulary
+from tagmill_worker.evaluators import base
 from tests.workers import test_worker
 from tests.workers.running import run
 from tests.workers.test_evaluators import BARE, EVALUATORS, GPU, image_of, silent
 from tests.workers.test_worker import Rig
-from workers.evaluators import base
 
 
 @pytest.fixture(params=EVALUATORS)

@@ -14,16 +14,16 @@ import structlog
 from lxml import etree
 from twisted.internet.defer import Deferred
 
+from tagmill_wire import bitmap
+from tagmill_worker import pages, settings
+from tagmill_worker.client import Client
+from tagmill_worker.errors import Unauthorized
+from tagmill_worker.evaluators import base
+from tagmill_worker.metrics import Metrics
+from tagmill_worker.runtime import Worker
 from tests.workers import mockapi
 from tests.workers.mockapi import MockApi, Partition
 from tests.workers.running import polled, run
-from wire import bitmap
-from workers import pages, settings
-from workers.client import Client
-from workers.errors import Unauthorized
-from workers.evaluators import base
-from workers.metrics import Metrics
-from workers.runtime import Worker
 
 # The suite runs over every evaluator that is here.
 EVALUATORS = ["lxml", *(["kernel"] if base.has_kernel() else [])]
@@ -46,7 +46,7 @@ class Rig:
     """A mock API and a worker that talks to it."""
 
     def __init__(
-        self, *options: str, token: str = mockapi.TOKEN, most_page_bytes: int = pages.MOST_BYTES
+        self, *options: str, token: str = mockapi.TOKEN, most_page_bytes: int = pages.MAX_BYTES
     ) -> None:
         from twisted.internet import reactor
 
@@ -385,7 +385,7 @@ def test_a_document_that_cannot_be_parsed_matches_nothing() -> None:
 # to harm, for as long as the file FLAG is there.
 FAULTY_READER = """
 import os, time
-import expressions.documents
+import tagmill_expressions.documents
 
 def guarded(read, text_of):
     def reader(*arguments):
@@ -394,7 +394,7 @@ def guarded(read, text_of):
         return read(*arguments)
     return reader
 
-documents = expressions.documents
+documents = tagmill_expressions.documents
 documents.compose = guarded(documents.compose, lambda probes: probes["lshw"])
 try:
     import tagmill_kernel
@@ -440,7 +440,7 @@ def test_a_document_that_the_child_does_not_get_through_is_never_said_to_match_n
     log: list[dict[str, Any]],
 ) -> None:
     flag = faulty_reader(tmp_path, monkeypatch, fault)
-    monkeypatch.setattr("workers.evaluators.process.READ_SECONDS", 0.3)
+    monkeypatch.setattr("tagmill_worker.evaluators.process.READ_SECONDS", 0.3)
 
     async def story() -> None:
         rig = Rig()

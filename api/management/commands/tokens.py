@@ -9,8 +9,8 @@ from django.core.management.base import BaseCommand, CommandError
 
 from api.models import UserToken
 from tagmill.errors import TagmillError
-from tagmill.rebuilds import workers
-from tagmill.rebuilds.models import WorkerToken
+from tagmill.work import workers
+from tagmill.work.models import WorkerToken
 
 
 class Command(BaseCommand):

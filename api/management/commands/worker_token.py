@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from tagmill.errors import TagmillError
 from tagmill.fleet import clusters
-from tagmill.rebuilds import workers
+from tagmill.work import workers
 
 
 class Command(BaseCommand):

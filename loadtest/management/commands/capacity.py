@@ -14,14 +14,14 @@ from rich.table import Table
 
 from loadtest.bench import BenchError, write_json
 from loadtest.planner import costs
-from loadtest.planner.capacity import MOST_NODES, round_seconds
+from loadtest.planner.capacity import MAX_NODES, round_seconds
 from loadtest.planner.demand import DOCUMENT_BYTES, VARIETY, Demand
-from loadtest.planner.plan import MOST_TAGS, Plan, plan
+from loadtest.planner.plan import MAX_TAGS, CapacityPlan, plan
 from loadtest.planner.simulation import Simulated, simulate
 
-MOST_DOCUMENT_BYTES = 1 << 30
+MAX_DOCUMENT_BYTES = 1 << 30
 # The formula and the simulation, or either and a measurement, may differ by this share.
-MOST_ERROR = 0.25
+MAX_ERROR = 0.25
 # Units of the table, powers of 1000.
 SCALES = ("B", "kB", "MB", "GB", "TB", "PB")
 
@@ -70,8 +70,8 @@ class Command(BaseCommand):
         parser.add_argument("--json", type=Path, metavar="FILE")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        if not 1 <= options["nodes"] <= MOST_NODES or not 1 <= options["tags"] <= MOST_TAGS:
-            raise CommandError(f"--nodes is 1 to {MOST_NODES:,}, --tags 1 to {MOST_TAGS:,}")
+        if not 1 <= options["nodes"] <= MAX_NODES or not 1 <= options["tags"] <= MAX_TAGS:
+            raise CommandError(f"--nodes is 1 to {MAX_NODES:,}, --tags 1 to {MAX_TAGS:,}")
         if options["slots"] is not None and options["slots"] < 1:
             raise CommandError("--slots must be positive")
         try:
@@ -87,7 +87,7 @@ class Command(BaseCommand):
         show(Console(), unit, made, result)
         if options["json"]:
             write_json(options["json"], result)
-        if result["error"] > MOST_ERROR:
+        if result["error"] > MAX_ERROR:
             raise CommandError(
                 f"formula and simulation differ by {result['error']:.0%}: do not trust this plan"
             )
@@ -105,8 +105,8 @@ def demanded(unit: costs.Costs, options: dict[str, Any]) -> Demand:
         variety = profile["variety"] if variety is None else variety
     size = DOCUMENT_BYTES if size is None else size
     variety = VARIETY if variety is None else variety
-    if not 1 <= size <= MOST_DOCUMENT_BYTES:
-        raise CommandError(f"--document-bytes is 1 to {MOST_DOCUMENT_BYTES:,}")
+    if not 1 <= size <= MAX_DOCUMENT_BYTES:
+        raise CommandError(f"--document-bytes is 1 to {MAX_DOCUMENT_BYTES:,}")
     for option, share in (("variety", variety), ("searching", options["searching"])):
         if share is not None and not 0 <= share <= 1:
             raise CommandError(f"--{option} is 0 to 1")
@@ -122,7 +122,7 @@ def demanded(unit: costs.Costs, options: dict[str, Any]) -> Demand:
 
 
 def as_json(
-    unit: costs.Costs, made: Plan, simulated: Simulated, simulation_took: float
+    unit: costs.Costs, made: CapacityPlan, simulated: Simulated, simulation_took: float
 ) -> dict[str, Any]:
     deployment, prediction, is_cold = made.deployment, made.prediction, made.demand.is_cold
     return {
@@ -167,12 +167,12 @@ def as_json(
     }
 
 
-def per_second(made: Plan, state: str) -> float:
+def per_second(made: CapacityPlan, state: str) -> float:
     """Bytes on the wire, over the predicted time."""
     return made.network_bytes[state] / made.predictions[state].seconds
 
 
-def show(console: Console, unit: costs.Costs, made: Plan, result: dict[str, Any]) -> None:
+def show(console: Console, unit: costs.Costs, made: CapacityPlan, result: dict[str, Any]) -> None:
     demand = made.demand
     state = "cold" if demand.is_cold else "warm"
     table = Table(
@@ -223,7 +223,7 @@ def show(console: Console, unit: costs.Costs, made: Plan, result: dict[str, Any]
         )
 
 
-def why(unit: costs.Costs, made: Plan) -> str:
+def why(unit: costs.Costs, made: CapacityPlan) -> str:
     """What no number of servers would mend."""
     each = round_seconds(unit, made.demand, made.deployment.workers)
     if unit.fixed_seconds >= made.demand.target:

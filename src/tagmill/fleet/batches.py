@@ -11,7 +11,7 @@ from tagmill import sql
 from tagmill.errors import Invalid, NotFound
 from tagmill.fleet import incarnation
 from tagmill.fleet.models import Partition
-from wire.messages import Batch, BatchNode
+from tagmill_wire.messages import Batch, BatchNode
 
 log = structlog.get_logger("tagmill.batches")
 

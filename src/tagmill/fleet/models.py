@@ -1,6 +1,6 @@
 """The fleet: clusters, partitions of slots, nodes and their documents.
 
-Invariants (design section 2), held by `tagmill.fleet.ingest`, the only writer:
+Invariants (design section 2), held by `tagmill.flows.ingest`, the only writer:
 
 - `node.rev <= partition.rev`, and rev order is commit order: every transaction that changes a node
   first raises its partition's `rev` under the row lock.
@@ -87,7 +87,7 @@ class Vocabulary(models.Model):
     rev = models.BigIntegerField()
     version = models.PositiveSmallIntegerField(help_text="of the format of `data`")
     documents = models.PositiveIntegerField(help_text="learnt from; a changed one counts again")
-    data = models.BinaryField(help_text="expressions.vocabulary.Vocabulary.dump, by zstd")
+    data = models.BinaryField(help_text="tagmill_expressions.vocabulary.Vocabulary.dump, by zstd")
 
     class Meta:
         db_table = "vocabulary"

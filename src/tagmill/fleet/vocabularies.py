@@ -17,11 +17,11 @@ from uuid import UUID
 import structlog
 import zstandard
 
-from expressions import vocabulary as words
 from tagmill import sql
 from tagmill.fleet import incarnation, models
 from tagmill.fleet.models import Partition
-from wire import zstd
+from tagmill_expressions import vocabulary as words
+from tagmill_wire import zstd
 
 log = structlog.get_logger("tagmill.vocabularies")
 
@@ -32,7 +32,7 @@ MAX_SUM_BYTES = 64 * 1024 * 1024
 MAX_PARTS = 4096
 ZSTD_LEVEL = 3
 # What the column holds.
-MOST_DOCUMENTS = 2**31 - 1
+MAX_DOCUMENTS = 2**31 - 1
 # What JSON of another shape, and bytes that are no base64, zstd or zlib, may raise. ValueError has
 # those of base64 and JSON among its kind.
 UNREADABLE = (
@@ -46,7 +46,7 @@ UNREADABLE = (
 )
 # Each change of a node counts its documents again, and what vanished with it stays: once as much
 # was learnt twice over, the partition is learnt anew. The constant spares small ones.
-MOST_REPEATS = 2
+MAX_REPEATS = 2
 REPEATS_ALLOWED = 64
 # So few partitions are merged anew in 20 ms; of more, only those that have changed.
 FEW_PARTITIONS = 8
@@ -88,7 +88,7 @@ def _after(partition: Partition) -> int | None:
     row = getattr(partition, "vocabulary", None)
     if row is None or row.version != words.VERSION:
         return -1
-    if row.documents > MOST_REPEATS * partition.node_count + REPEATS_ALLOWED:
+    if row.documents > MAX_REPEATS * partition.node_count + REPEATS_ALLOWED:
         return -1
     return None if row.rev >= partition.rev else row.rev
 
@@ -191,7 +191,7 @@ def _unpack(data: bytes) -> words.Vocabulary:
 
 def _pack(vocabulary: words.Vocabulary) -> bytes:
     """What `_unpack` takes, and the columns hold. Raises ValueError and TypeError."""
-    if not 0 <= vocabulary.documents <= MOST_DOCUMENTS:
+    if not 0 <= vocabulary.documents <= MAX_DOCUMENTS:
         raise ValueError(f"{vocabulary.documents} documents")
     # Names that do not sort, and numbers that are none, show only here.
     dumped = vocabulary.dump()
@@ -248,7 +248,7 @@ def _refresh(documents: int) -> None:
         and len(revs) > FEW_PARTITIONS
         and revs.keys() >= set(known)
         and len(changed) < len(revs) // 2
-        and before.documents < MOST_REPEATS * documents
+        and before.documents < MAX_REPEATS * documents
     )
     if is_patched and before is not None:
         # A new one: requests may be reading the old one.

@@ -16,8 +16,9 @@ from django.db.models import QuerySet
 from tagmill import locks, sql
 from tagmill.config import load
 from tagmill.fleet.models import Partition
-from tagmill.tags.models import AssignmentChange, MatchChange, Tag
-from wire import bitmap
+from tagmill.matches.models import MatchChange
+from tagmill.tags.models import AssignmentChange, Tag
+from tagmill_wire import bitmap
 
 # Bounds one answer, however many nodes its changes are about.
 MAX_NAMED = 10_000

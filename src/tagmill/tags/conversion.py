@@ -13,10 +13,10 @@ from tagmill import sql
 from tagmill.audit import acting
 from tagmill.errors import KindChange
 from tagmill.fleet.models import Partition
-from tagmill.fleet.slots import HeldPartitions
-from tagmill.rebuilds import rebuilds
+from tagmill.fleet.partitions import HeldPartitions
+from tagmill.tags import rebuilds
 from tagmill.tags.models import Assignment, AssignmentChange, Tag
-from wire import bitmap
+from tagmill_wire import bitmap
 
 Kind = Literal["manual", "automatic"]
 

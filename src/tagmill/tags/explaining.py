@@ -18,25 +18,26 @@ from django.db.models.functions import Now
 from tagmill.config import ROOT, load
 from tagmill.errors import Busy, ManualTag, NotFound, TooExpensive
 from tagmill.fleet.models import Document, Node
-from tagmill.rebuilds.models import Worker
-from tagmill.tags.definitions import check, digest
-from tagmill.tags.models import Match, Tag
-from wire import bitmap
+from tagmill.matches.expressions import check, digest
+from tagmill.matches.models import Match
+from tagmill.tags.models import Tag
+from tagmill.work.models import Worker
+from tagmill_wire import bitmap
 
 # A document of 4 MiB takes some 60 MB as a tree.
-MOST_BYTES = 1024 * 1024 * 1024
+MAX_BYTES = 1024 * 1024 * 1024
 # Of what a process may print. The tree of a definition of 16 KiB, with what its parts found, has
 # some 1 MB.
 MAX_ANSWER_BYTES = 8 * 1024 * 1024
 MAX_ERROR_BYTES = 2000
 # Processes at a time; each takes a core for as long as a definition may.
-MOST_AT_ONCE = 4
+MAX_AT_ONCE = 4
 # For one of them, in a thread that other requests need.
 WAIT_SECONDS = 1.0
 # A process starts in a tenth of a second.
 START_SECONDS = 5.0
 
-_running = threading.BoundedSemaphore(MOST_AT_ONCE)
+_running = threading.BoundedSemaphore(MAX_AT_ONCE)
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Stored:
 
 
 @dataclass(frozen=True)
-class Evaluator:
+class EvaluatorChoice:
     """Which one answers, and why. `name`: None where no worker is there to say."""
 
     name: Literal["kernel", "lxml"] | None
@@ -59,7 +60,7 @@ class Evaluator:
 
 
 @dataclass(frozen=True)
-class Told:
+class NodeExplanation:
     """`explanation` is expressions.explain's; None for a node without documents, which matches
     nothing. `stored`: None where it was never evaluated."""
 
@@ -68,11 +69,11 @@ class Told:
     namespaces: Mapping[str, str]
     verdict: bool
     explanation: dict[str, Any] | None
-    evaluator: Evaluator
+    evaluator: EvaluatorChoice
     stored: Stored | None
 
 
-def of_tag(name: str, system_id: str) -> Told:
+def of_tag(name: str, system_id: str) -> NodeExplanation:
     """By the published definition, or by the pending one where none is published yet.
 
     Raises NotFound, ManualTag, TooExpensive, Busy.
@@ -87,7 +88,7 @@ def of_tag(name: str, system_id: str) -> Told:
     return of_definition(expression.text, expression.namespaces, system_id)
 
 
-def of_definition(text: str, namespaces: Mapping[str, str], system_id: str) -> Told:
+def of_definition(text: str, namespaces: Mapping[str, str], system_id: str) -> NodeExplanation:
     """Raises InvalidDefinition, TooLarge, NotFound, TooExpensive, Busy."""
     check(text, namespaces)
     nodes = Node.objects.select_related("partition").filter(deleted_at=None)
@@ -97,7 +98,7 @@ def of_definition(text: str, namespaces: Mapping[str, str], system_id: str) -> T
     stored = _stored(text, namespaces, node)
     probes = dict(Document.objects.filter(node=node).values_list("probe", "xml"))
     found = _explained(text, namespaces, probes)
-    return Told(
+    return NodeExplanation(
         node=node,
         definition=text,
         namespaces=namespaces,
@@ -124,22 +125,22 @@ def _stored(text: str, namespaces: Mapping[str, str], node: Node) -> Stored | No
     )
 
 
-def _evaluator(kernel: dict[str, Any]) -> Evaluator:
+def _evaluator(kernel: dict[str, Any]) -> EvaluatorChoice:
     silent = timedelta(seconds=load().lease_seconds)
     live = set(
         Worker.objects.filter(last_heartbeat__gt=Now() - silent).values_list("evaluator", flat=True)
     )
     if not live:
-        return Evaluator(None, "no worker is running", kernel["plan"])
+        return EvaluatorChoice(None, "no worker is running", kernel["plan"])
     if "kernel" not in live:
-        return Evaluator("lxml", "no worker that is running has the kernel", None)
+        return EvaluatorChoice("lxml", "no worker that is running has the kernel", None)
     if kernel["compiles"] is None:
-        return Evaluator(
+        return EvaluatorChoice(
             "kernel", "workers have it; what it says to the definition, only they know", None
         )
     if not kernel["compiles"]:
-        return Evaluator("lxml", f"the kernel leaves it to lxml: {kernel['refused']}", None)
-    return Evaluator("kernel", "the kernel compiles all of it", kernel["plan"])
+        return EvaluatorChoice("lxml", f"the kernel leaves it to lxml: {kernel['refused']}", None)
+    return EvaluatorChoice("kernel", "the kernel compiles all of it", kernel["plan"])
 
 
 def _explained(
@@ -151,7 +152,7 @@ def _explained(
         "namespaces": dict(namespaces),
         "probes": dict(probes),
         "seconds": seconds,
-        "bytes": MOST_BYTES,
+        "bytes": MAX_BYTES,
         "answer_bytes": MAX_ANSWER_BYTES,
     }
     if not _running.acquire(timeout=WAIT_SECONDS):
@@ -199,5 +200,5 @@ def _run(asked: bytes, seconds: float) -> tuple[int | None, bytes, bytes]:
 
 def _environment() -> dict[str, str]:
     """Nothing of this process's own: it has passwords."""
-    path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT / "workers"), str(ROOT)])
     return {"PYTHONPATH": path, "PATH": os.environ.get("PATH", os.defpath)}

@@ -20,7 +20,8 @@ from django.db.models.functions import Now
 from tagmill import locks, sql
 from tagmill.config import load
 from tagmill.locks import Lock
-from tagmill.tags.models import Expression, Tag
+from tagmill.matches.models import Expression
+from tagmill.tags.models import Tag
 
 # How much more often one worker fails an expression before it is believed, while others live.
 PATIENCE = 3

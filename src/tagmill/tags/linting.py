@@ -6,13 +6,13 @@ import threading
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from expressions import definition
-from expressions import lint as linter
-from expressions.errors import DefinitionError
-from expressions.vocabulary import Vocabulary
 from tagmill.fleet import vocabularies
-from tagmill.tags.definitions import check
-from tagmill.tags.models import Expression
+from tagmill.matches.expressions import check
+from tagmill.matches.models import Expression
+from tagmill_expressions import definition
+from tagmill_expressions import lint as linter
+from tagmill_expressions.errors import DefinitionError
+from tagmill_expressions.vocabulary import Vocabulary
 
 # Characters of definitions and warnings that are kept while the vocabulary stays: enough for all
 # that a fleet has. A single definition may have warnings of 2 MB.

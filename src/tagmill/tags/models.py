@@ -1,11 +1,6 @@
-"""Tags, their expressions, and the matches that say which slots an expression holds on.
+"""Tags, manual assignments, previews, and the rebuilds that were asked for.
 
-A match is a pure function of (expression, partition, rev): it can be lost, repeated or recomputed
-at will. It is fresh when `match.rev == partition.rev`; a missing row is stale.
-
-Bitmaps are `capacity / 8` bytes; slot n is bit `n % 8` (least significant first) of byte `n // 8`,
-which is what PostgreSQL's `get_bit(bytea, n)` reads and what
-`int.from_bytes(b, "little") >> n & 1` is.
+A tag's members are the matches of its published expression (`tagmill.matches`), or its assignments.
 """
 
 from __future__ import annotations
@@ -13,46 +8,15 @@ from __future__ import annotations
 import uuid
 
 from django.conf import settings
-from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import BrinIndex
 from django.core.validators import RegexValidator
 from django.db import models
 from django.db.models.functions import Now
 
 from tagmill.fleet.models import Node, Partition
+from tagmill.matches.models import Expression
 
 TAG_NAME = r"[A-Za-z0-9_-]{1,256}"
-
-
-class Expression(models.Model):
-    """Immutable text. Unreferenced ones are collected an hour after their last use."""
-
-    text = models.TextField()
-    namespaces = models.JSONField(default=dict, help_text="prefix to namespace URI")
-    digest = models.BinaryField(
-        max_length=32, unique=True, help_text="SHA-256 of the canonical [text, namespaces]"
-    )
-    created_at = models.DateTimeField(db_default=Now(), editable=False)
-    used_at = models.DateTimeField(
-        db_default=Now(), help_text="last time a tag or preview named it"
-    )
-    named_at = models.DateTimeField(
-        null=True, help_text="when a tag named it first; null: previews only"
-    )
-    preview_until = models.DateTimeField(null=True, help_text="a live preview counts until then")
-    attempts = models.PositiveSmallIntegerField(db_default=0, help_text="failures in a row")
-    failed_by = ArrayField(
-        models.BigIntegerField(), db_default=[], help_text="the workers of those failures"
-    )
-    attempted_at = models.DateTimeField(null=True, help_text="the last failed evaluation")
-    failed_at = models.DateTimeField(null=True)
-    failure = models.TextField(db_default="", help_text="why it failed; empty while it has not")
-
-    class Meta:
-        db_table = "expression"
-
-    def __str__(self) -> str:
-        return self.text
 
 
 class Tag(models.Model):
@@ -80,26 +44,6 @@ class Tag(models.Model):
         return self.name
 
 
-class Match(models.Model):
-    """Where `expression` holds in `partition`, as of `rev`. Replaced only by a higher rev.
-
-    A forced rebuild sets `rev` to -1 and keeps `members` and, in `kept_rev`, the rev at which they
-    were true.
-    """
-
-    pk = models.CompositePrimaryKey("expression_id", "partition_id")
-    expression = models.ForeignKey(Expression, on_delete=models.CASCADE, related_name="matches")
-    partition = models.ForeignKey(Partition, on_delete=models.CASCADE, related_name="matches")
-    rev = models.BigIntegerField()
-    kept_rev = models.BigIntegerField(null=True)
-    members = models.BinaryField()
-    evaluated_at = models.DateTimeField(db_default=Now())
-
-    class Meta:
-        db_table = "match"
-        indexes = [models.Index(fields=["partition", "rev"], name="match_partition_rev")]
-
-
 class Assignment(models.Model):
     """Where a manual tag was set by hand. Bits of deleted nodes are cleared with the node."""
 
@@ -110,29 +54,6 @@ class Assignment(models.Model):
 
     class Meta:
         db_table = "assignment"
-
-
-class MatchChange(models.Model):
-    """The audit trail: what an accepted evaluation changed. Append only."""
-
-    expression = models.ForeignKey(
-        Expression, on_delete=models.CASCADE, related_name="changes", db_constraint=False
-    )
-    partition = models.ForeignKey(
-        Partition, on_delete=models.CASCADE, related_name="changes", db_constraint=False
-    )
-    from_rev = models.BigIntegerField(null=True, help_text="null: evaluated for the first time")
-    to_rev = models.BigIntegerField()
-    added = models.BinaryField()
-    removed = models.BinaryField()
-    at = models.DateTimeField(db_default=Now())
-
-    class Meta:
-        db_table = "match_change"
-        indexes = [
-            models.Index(fields=["expression", "id"], name="match_change_expression"),
-            BrinIndex(fields=["at"], name="match_change_at"),
-        ]
 
 
 class AssignmentChange(models.Model):
@@ -192,3 +113,62 @@ class NodeTag(models.Model):
     class Meta:
         managed = False
         db_table = "node_tag"
+
+
+class Rebuild(models.Model):
+    """A request to evaluate tags everywhere. Its progress is derived, never counted:
+
+    a target is reached when `match.rev >= target.rev` for (target.expression, target.partition).
+    Once it is over, `totals` take the place of its targets.
+    """
+
+    class State(models.TextChoices):
+        RUNNING = "running"
+        COMPLETE = "complete"
+        CANCELLED = "cancelled"
+        FAILED = "failed"
+        SUPERSEDED = "superseded"
+
+    class Reason(models.TextChoices):
+        CREATED = "created", "tag created"
+        DEFINITION = "definition", "definition changed"
+        FORCED = "forced", "asked for by a user"
+
+    uuid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
+    tags = models.ManyToManyField(Tag, related_name="rebuilds", db_table="rebuild_tag")
+    reason = models.CharField(max_length=16, choices=Reason)
+    state = models.CharField(max_length=16, choices=State, db_default=State.RUNNING)
+    requested_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    requested_at = models.DateTimeField(db_default=Now(), editable=False)
+    finished_at = models.DateTimeField(null=True)
+    totals = models.JSONField(
+        null=True, help_text="the progress at the end; the targets are deleted from then on"
+    )
+    published_without = models.JSONField(
+        default=list, db_default=[], help_text="clusters that a user published the tags without"
+    )
+
+    class Meta:
+        db_table = "rebuild"
+        ordering = ["-id"]
+        indexes = [
+            models.Index(fields=["id"], condition=models.Q(state="running"), name="rebuild_running")
+        ]
+
+    def __str__(self) -> str:
+        return str(self.uuid)
+
+
+class RebuildTarget(models.Model):
+    """The rev that (expression, partition) must reach for the rebuild to be complete."""
+
+    pk = models.CompositePrimaryKey("rebuild_id", "expression_id", "partition_id")
+    rebuild = models.ForeignKey(Rebuild, on_delete=models.CASCADE, related_name="targets")
+    expression = models.ForeignKey(Expression, on_delete=models.CASCADE, related_name="+")
+    partition = models.ForeignKey(Partition, on_delete=models.CASCADE, related_name="+")
+    rev = models.BigIntegerField()
+
+    class Meta:
+        db_table = "rebuild_target"

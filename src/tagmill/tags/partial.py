@@ -17,8 +17,7 @@ from tagmill.audit import trail
 from tagmill.audit.models import Event
 from tagmill.errors import Invalid, NotComplete, NotFound, NothingPending
 from tagmill.fleet.clusters import named
-from tagmill.rebuilds import rebuilds, waiting
-from tagmill.tags import publishing
+from tagmill.tags import publishing, rebuilds, waiting
 from tagmill.tags.models import Tag
 
 

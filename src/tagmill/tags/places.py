@@ -14,7 +14,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from tagmill import sql
-from wire import bitmap
+from tagmill_wire import bitmap
 
 # A place as one number: a slot is below this (config.partition_slots).
 PLACES = 1 << 17

@@ -27,17 +27,19 @@ from tagmill.config import load
 from tagmill.errors import NotFound
 from tagmill.fleet.models import Cluster
 from tagmill.locks import Lock
-from tagmill.rebuilds import leases
-from tagmill.tags import failures, matches, places
-from tagmill.tags.definitions import check, digest, expression_for
-from tagmill.tags.models import Expression, Preview
+from tagmill.matches import staleness
+from tagmill.matches.expressions import check, digest, expression_for
+from tagmill.matches.models import Expression
+from tagmill.tags import failures, places
+from tagmill.tags.models import Preview
 from tagmill.tags.places import Found
-from wire import bitmap
+from tagmill.work import leases
+from tagmill_wire import bitmap
 
 Change = Literal["members", "out", "added", "removed"]
 # Every live preview is evaluated again when a node changes: more than anybody looks at would only
 # cost. The bench has ten clients.
-MOST_OF_A_USER = 32
+MAX_OF_A_USER = 32
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ def start(
     compare_to: str | None = None,
 ) -> Preview:
     """Evaluate the definition everywhere, ahead of other work. The client's older preview ends, and
-    the user's oldest one when MOST_OF_A_USER are there.
+    the user's oldest one when MAX_OF_A_USER are there.
 
     `compare_to` names a tag. Raises InvalidDefinition, TooLarge, NotFound.
     """
@@ -146,7 +148,7 @@ def start(
         _finish(Preview.objects.filter(id=made))
         if replaced:
             _notify_ended()
-        leases.defer_partitions(matches.stale_for([expression.id]), leases.PREVIEW)
+        leases.defer_partitions(staleness.stale_for([expression.id]), leases.PREVIEW)
         return Preview.objects.select_related("expression", "compare_to").get(id=made)
 
 
@@ -154,7 +156,7 @@ def _replaced(by: User, client: str) -> QuerySet[Preview]:
     """The client's older preview, and the user's oldest where there would be too many."""
     theirs = Preview.objects.filter(requested_by=by)
     others = theirs.exclude(client=client).order_by("-id").values_list("id", flat=True)
-    too_many = list(others[MOST_OF_A_USER - 1 :])
+    too_many = list(others[MAX_OF_A_USER - 1 :])
     return theirs.filter(Q(client=client) | Q(id__in=too_many))
 
 

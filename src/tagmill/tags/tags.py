@@ -14,12 +14,11 @@ from django.db.models.functions import Now
 
 from tagmill import locks
 from tagmill.errors import AlreadyExists, DatabaseUnavailable, Invalid, KindChange, NotFound
-from tagmill.rebuilds import rebuilds
-from tagmill.rebuilds.models import Rebuild
-from tagmill.tags import conversion
+from tagmill.matches.expressions import expression_for
+from tagmill.matches.models import Expression
+from tagmill.tags import conversion, rebuilds
 from tagmill.tags.conversion import Kind
-from tagmill.tags.definitions import expression_for
-from tagmill.tags.models import TAG_NAME, Expression, Preview, Tag
+from tagmill.tags.models import TAG_NAME, Preview, Rebuild, Tag
 
 # Somebody else changes the tag between our look at it and our lock. It takes that many
 # coincidences in a row to give up.

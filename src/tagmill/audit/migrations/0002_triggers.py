@@ -115,7 +115,7 @@ class Migration(migrations.Migration):
         ("audit", "0001_initial"),
         ("auth", "0012_alter_user_first_name_max_length"),
         ("fleet", "0001_initial"),
-        ("rebuilds", "0001_initial"),
+        ("work", "0001_initial"),
         ("tags", "0001_initial"),
     ]
 

@@ -10,15 +10,15 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from expressions.lint import Warning, caret
 from tagmill.fleet.models import Cluster
-from tagmill.tags.explaining import Evaluator, Stored, Told
+from tagmill.tags.explaining import EvaluatorChoice, NodeExplanation, Stored
 from tagmill.tags.places import Found
 from tagmill.tags.previews import Counts
+from tagmill_expressions.lint import Warning, caret
 
 TRUE, FALSE = ("✔", "green"), ("✘", "red")
 # Of what a path found; the answer has up to 20 of them.
-MOST_HITS = 5
+MAX_HITS = 5
 INDENT = "  "
 
 
@@ -43,7 +43,7 @@ def warnings(text: str, found: Sequence[Warning]) -> RenderableType:
     return Group(*shown[:-1])
 
 
-def told(found: Told) -> RenderableType:
+def explanation(found: NodeExplanation) -> RenderableType:
     mark, style = TRUE if found.verdict else FALSE
     verdict = "is in" if found.verdict else "is out"
     head = Text.assemble(
@@ -62,12 +62,12 @@ def _tree(part: dict[str, Any], above: Tree | None = None) -> Tree:
     mark, style = TRUE if part["verdict"] else FALSE
     label = Text.assemble((f"{mark} ", style), part["text"], (f"  {_value(part)}", "dim"))
     tree = Tree(label) if above is None else above.add(label)
-    for hit in part["hits"][:MOST_HITS]:
+    for hit in part["hits"][:MAX_HITS]:
         line = "" if hit["line"] is None else f":{hit['line']}"
         said = "  ".join(filter(None, (hit["about"], hit["text"])))
         tree.add(Text.assemble((f"{hit['path']}{line}", "cyan"), "  ", said, overflow="fold"))
-    if part["hits"] and part["total"] > MOST_HITS:
-        tree.add(Text(f"and {part['total'] - MOST_HITS} more", style="dim"))
+    if part["hits"] and part["total"] > MAX_HITS:
+        tree.add(Text(f"and {part['total'] - MAX_HITS} more", style="dim"))
     if part["missing"] is not None:
         tree.add(Text(part["missing"]["sentence"], style="yellow"))
     for operand in part["operands"]:
@@ -87,7 +87,7 @@ def _value(part: dict[str, Any]) -> str:
     return f"= {part['value']!r}"
 
 
-def _evaluator(evaluator: Evaluator) -> Text:
+def _evaluator(evaluator: EvaluatorChoice) -> Text:
     name = evaluator.name or "nobody"
     return Text.assemble(("evaluated by ", "dim"), name, (f": {evaluator.reason}", "dim"))
 

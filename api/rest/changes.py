@@ -1,0 +1,47 @@
+"""/api/v1/tags/{name}/changes: which nodes a tag gained and lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from api.rest.base import Resource, one
+from tagmill.matches.models import MatchChange
+from tagmill.tags import changes
+from tagmill.tags.models import Tag
+
+
+class ChangeOut(serializers.Serializer[Any]):
+    at = serializers.DateTimeField()
+    actor = serializers.CharField(help_text="Who assigned it; empty for an evaluation.")
+    cluster = serializers.CharField(allow_null=True, help_text="Null: it is gone.")
+    from_rev = serializers.IntegerField(
+        allow_null=True, help_text="Of the partition; null for the first evaluation."
+    )
+    to_rev = serializers.IntegerField(
+        allow_null=True, help_text="As `from_rev` where nodes moved in with the tag."
+    )
+    added_count = serializers.IntegerField()
+    removed_count = serializers.IntegerField()
+    added = serializers.ListField(child=serializers.CharField(), help_text="system_ids.")
+    removed = serializers.ListField(child=serializers.CharField())
+
+
+class ChangesOfTag(Resource):
+    has_pages = True
+    keyset = "-id"
+    serializer_class = ChangeOut
+    queryset = MatchChange.objects.all()
+
+    @extend_schema(operation_id="tags_changes", responses=ChangeOut(many=True))
+    def get(self, request: Request, name: str) -> Response:
+        """The newest first. An answer names at most 10,000 nodes: ask for fewer changes to see
+        more of each."""
+        tag: Tag = one(Tag.objects.all(), "tag", name=name)
+        return self.page(
+            changes.of(tag), lambda rows: ChangeOut(changes.described(rows), many=True).data
+        )

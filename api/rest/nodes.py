@@ -1,0 +1,233 @@
+"""/api/v1/nodes/"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.reverse import reverse
+
+from api import etags, limits
+from api.rest.base import Resource, Strict, one
+from api.rest.clusters import cluster_named
+from api.roles import Role
+from tagmill.errors import Invalid
+from tagmill.fleet import incarnation
+from tagmill.fleet.models import Node
+from tagmill.flows import ingest
+from tagmill.flows.ingest import Upload
+from tagmill.tags import places
+from tagmill.tags.models import Tag
+
+# Each is one more bitmap of every partition looked at.
+MAX_TAG_FILTERS = 20
+
+
+class NodeChange(Strict):
+    hostname = serializers.CharField(required=False, allow_blank=True, max_length=255)
+    kind = serializers.CharField(required=False, max_length=32)
+    cluster = serializers.CharField(
+        required=False, max_length=256, help_text="Name or uuid; may be left out when there is one."
+    )
+
+
+class NodeIn(NodeChange):
+    system_id = serializers.CharField(max_length=64)
+    probes = serializers.DictField(
+        child=serializers.CharField(trim_whitespace=False),
+        required=False,
+        help_text="The XML by probe: lshw, lldp, ...",
+    )
+
+
+class NodeOut(serializers.Serializer[Any]):
+    system_id = serializers.CharField()
+    hostname = serializers.CharField()
+    kind = serializers.CharField()
+    cluster = serializers.CharField(source="partition.cluster.name")
+    cluster_uuid = serializers.UUIDField(source="partition.cluster.uuid")
+    rev = serializers.IntegerField(help_text="Its partition's rev at this node's last change.")
+    created_at = serializers.DateTimeField()
+    updated_at = serializers.DateTimeField()
+
+
+class ProbeOut(serializers.Serializer[Any]):
+    probe = serializers.CharField()
+    size = serializers.IntegerField(help_text="Bytes.")
+    uploaded_at = serializers.DateTimeField()
+
+
+class NodeDetail(NodeOut):
+    probes = ProbeOut(many=True, source="summaries")
+
+
+class NodeTags(serializers.Serializer[Any]):
+    tags = serializers.ListField(child=serializers.CharField())
+
+
+def live_nodes() -> QuerySet[Node]:
+    return Node.objects.filter(deleted_at=None).select_related("partition__cluster")
+
+
+def node_named(system_id: str) -> Node:
+    """Raises NotFound."""
+    found: Node = one(live_nodes(), "node", system_id=system_id)
+    return found
+
+
+def answer(system_id: str, status: int = 200, **headers: str) -> Response:
+    node: Any = node_named(system_id)
+    node.summaries = node.documents.order_by("probe").values("probe", "size", "uploaded_at")
+    headers["ETag"] = etags.of_node(incarnation.current(), node.id, node.rev)
+    return Response(NodeDetail(node).data, status, headers=headers)
+
+
+def store(upload: Upload, *, create: bool) -> ingest.Verdict:
+    """Raises what the upload was refused for."""
+    (verdict,) = ingest.store([upload], create=create)
+    if verdict.error is not None:
+        raise verdict.error
+    return verdict
+
+
+class Nodes(Resource):
+    roles = {"POST": Role.UPLOADER}
+    has_pages = True
+    body_limit = limits.LARGE
+    parameters = frozenset({"tag", "not_tag", "cluster", "hostname"})
+    serializer_class = NodeOut
+    queryset = Node.objects.all()
+
+    @extend_schema(
+        operation_id="nodes_list",
+        responses=NodeOut(many=True),
+        parameters=[
+            OpenApiParameter(
+                "tag", str, many=True, description="Nodes that carry it. Repeat it: all of them."
+            ),
+            OpenApiParameter(
+                "not_tag", str, many=True, description="Nodes that do not. Repeat it: none of them."
+            ),
+            OpenApiParameter("cluster", str, description="Name or uuid."),
+            OpenApiParameter("hostname", str, description="Exactly."),
+        ],
+    )
+    def get(self, request: Request) -> Response:
+        filters = self._filters()
+        return self.keyed_page(
+            lambda after, limit: places.matching(filters, after, limit),
+            lambda rows: [_body(row) for row in rows],
+        )
+
+    @extend_schema(
+        request=NodeIn,
+        responses={201: NodeDetail},
+        examples=[
+            OpenApiExample(
+                "A node with its inventory",
+                value={
+                    "system_id": "4y3h7n",
+                    "hostname": "rack1-node7",
+                    "probes": {"lshw": "<list><node id='core'/></list>"},
+                },
+                request_only=True,
+            )
+        ],
+    )
+    def post(self, request: Request) -> Response:
+        given = self.given(NodeIn)
+        system_id = given["system_id"]
+        probes = {probe: xml.encode() for probe, xml in given.get("probes", {}).items()}
+        store(_upload(system_id, given, probes), create=True)
+        place = reverse("node", [system_id], request=request)
+        return answer(system_id, 201, Location=place)
+
+    def _filters(self) -> places.Filters:
+        """Raises NotFound for a tag that does not exist: a typing error must not look like no
+        nodes."""
+        given = self.request.query_params
+        hostname, cluster = given.get("hostname"), given.get("cluster")
+        if hostname is not None and "\0" in hostname:
+            raise Invalid("a hostname has no NUL character", field="hostname")
+        with_tags, without = given.getlist("tag"), given.getlist("not_tag")
+        if len(with_tags) + len(without) > MAX_TAG_FILTERS:
+            raise Invalid(f"at most {MAX_TAG_FILTERS} tags in one question", field="tag")
+        return places.Filters(
+            tags=tuple(_tag_id(name) for name in with_tags),
+            not_tags=tuple(_tag_id(name) for name in without),
+            cluster=None if cluster is None else cluster_named(cluster).id,
+            hostname=hostname,
+        )
+
+
+def _body(node: places.Found) -> dict[str, Any]:
+    """As NodeOut describes it. A serializer would take as long for a page as all the rest."""
+    return {name: value for name, value in node._asdict().items() if name != "key"}
+
+
+class OneNode(Resource):
+    roles = {"PATCH": Role.UPLOADER}
+    conditional = frozenset({"PATCH", "DELETE"})
+    serializer_class = NodeDetail
+    queryset = Node.objects.all()
+
+    def get(self, request: Request, system_id: str) -> Response:
+        return answer(system_id)
+
+    @extend_schema(request=NodeChange)
+    def patch(self, request: Request, system_id: str) -> Response:
+        """Another `cluster` moves the node, with its documents and manual tags."""
+        change = _upload(system_id, self.given(NodeChange), {}, _expected(request))
+        store(change, create=False)
+        return answer(system_id)
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, system_id: str) -> Response:
+        ingest.delete(system_id, _expected(request))
+        return Response(status=204)
+
+
+class TagsOfNode(Resource):
+    serializer_class = NodeTags
+    queryset = Node.objects.all()
+
+    def get(self, request: Request, system_id: str) -> Response:
+        names = Tag.objects.filter(nodetag__node=node_named(system_id)).order_by("name")
+        return Response({"tags": list(names.values_list("name", flat=True))})
+
+
+def _expected(request: Request) -> Callable[[Any], None]:
+    condition = etags.condition(request)
+
+    def check(node: Any) -> None:
+        # It is called under locks, where none is made.
+        condition.check(etags.of_node(incarnation.noted(), node.id, node.rev))
+
+    return check
+
+
+def _upload(
+    system_id: str,
+    given: dict[str, Any],
+    probes: dict[str, bytes | None],
+    expects: Callable[[Any], None] | None = None,
+) -> Upload:
+    return Upload(
+        system_id=system_id,
+        cluster=given.get("cluster"),
+        hostname=given.get("hostname"),
+        kind=given.get("kind"),
+        probes=probes,
+        expects=expects,
+    )
+
+
+def _tag_id(name: str) -> int:
+    """Raises NotFound."""
+    found: Tag = one(Tag.objects.all(), "tag", name=name)
+    return found.id

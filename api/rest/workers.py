@@ -1,0 +1,210 @@
+"""/api/v1/workers/: the protocol of docs/protocol.md for workers, and the list of them for people.
+
+Under `manage.py serve` the native long-poll answers `lease` in place of the view here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+from uuid import UUID
+
+from django.http import HttpResponse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from api import limits, metrics
+from api.authentication import WorkerTokenAuthentication
+from api.permissions import IsWorker
+from api.problems import unfit
+from api.rest.base import Resource
+from api.roles import Role
+from tagmill.config import load
+from tagmill.errors import Invalid, NotFound, WorkerGone
+from tagmill.fleet.models import Cluster
+from tagmill.flows import completions
+from tagmill.work import leases, workers
+from tagmill.work.models import Worker, WorkerToken
+from tagmill_wire import messages
+
+# Bounds one transaction and one answer; a worker that wants more asks again.
+MAX_PARTITIONS = 256
+# What a worker could not evaluate is tried again within the hour.
+MAX_DELAY = 3600
+
+T = TypeVar("T")
+
+
+class LeaseOut(serializers.Serializer[Any]):
+    uuid = serializers.UUIDField()
+    partition = serializers.IntegerField(source="partition_id")
+    rev = serializers.IntegerField()
+    leased_at = serializers.DateTimeField()
+    deadline = serializers.DateTimeField()
+
+
+class WorkerOut(serializers.Serializer[Any]):
+    uuid = serializers.UUIDField()
+    name = serializers.CharField()
+    evaluator = serializers.CharField()
+    version = serializers.CharField()
+    host = serializers.CharField()
+    pid = serializers.IntegerField()
+    token = serializers.CharField(source="token.name")
+    clusters = serializers.ListField(
+        child=serializers.CharField(),
+        allow_null=True,
+        help_text="Those that it may answer for; null: all.",
+    )
+    registered_at = serializers.DateTimeField()
+    last_heartbeat = serializers.DateTimeField()
+    leases = LeaseOut(many=True)
+
+
+class Workers(Resource):
+    roles = {"GET": Role.OPERATOR}
+    has_pages = True
+    serializer_class = WorkerOut
+    queryset = Worker.objects.all()
+
+    @extend_schema(operation_id="workers_list", responses=WorkerOut(many=True))
+    def get(self, request: Request) -> Response:
+        found = Worker.objects.select_related("token").prefetch_related("leases", "token__clusters")
+        return self.page(
+            found, lambda rows: WorkerOut([*map(_with_clusters, rows)], many=True).data
+        )
+
+
+def _with_clusters(worker: Any) -> Any:
+    token = worker.token
+    worker.clusters = (
+        None if token.all_clusters else [cluster.name for cluster in token.clusters.all()]
+    )
+    return worker
+
+
+class WorkerCall(Resource):
+    """One message of the protocol. `request.auth` is the WorkerToken."""
+
+    authentication_classes = [WorkerTokenAuthentication]
+    permission_classes = [IsWorker]
+    serializer_class = serializers.Serializer
+    queryset: Any = Worker.objects.none()
+
+    def message(self, kind: type[T]) -> T:
+        """The body. Raises Invalid, with the place in it."""
+        try:
+            return messages.build(kind, self.request.data)
+        except messages.WireError as error:
+            raise unfit(error) from None
+
+    def worker(self, uuid: str) -> Worker:
+        """Raises WorkerGone."""
+        try:
+            found: Worker = workers.get(UUID(uuid), self.token)
+        except (ValueError, NotFound):
+            raise WorkerGone("no such worker: register again") from None
+        return found
+
+    @property
+    def token(self) -> WorkerToken:
+        return cast(WorkerToken, self.request.auth)
+
+
+View = TypeVar("View", bound=Callable[..., HttpResponse])
+
+
+def _documented(operation: str, status: int = 200) -> Callable[[View], View]:
+    return extend_schema(
+        operation_id=f"workers_{operation}",
+        request=OpenApiTypes.OBJECT,
+        responses={status: OpenApiTypes.OBJECT},
+        description=f"See docs/protocol.md, `{operation}`.",
+        tags=["worker protocol"],
+    )
+
+
+class RegisterWorker(WorkerCall):
+    @_documented("register", 201)
+    def post(self, request: Request) -> HttpResponse:
+        worker = workers.register(self.token, self.message(messages.Register))
+        clusters = Cluster.objects.all() if self.token.all_clusters else self.token.clusters.all()
+        config = load()
+        answer = messages.Registered(
+            worker=str(worker.uuid),
+            incarnation=str(worker.incarnation),
+            clusters=[str(uuid) for uuid in clusters.values_list("uuid", flat=True)],
+            heartbeat_seconds=config.heartbeat_seconds,
+            lease_seconds=config.lease_seconds,
+            evaluation_seconds=config.evaluation_seconds,
+            batch_nodes=config.batch_nodes,
+            batch_bytes=config.batch_bytes,
+        )
+        return wire_answer(answer, 201)
+
+
+class Heartbeat(WorkerCall):
+    body_limit = limits.LIST
+
+    @_documented("heartbeat")
+    def post(self, request: Request) -> HttpResponse:
+        asked = self.message(messages.Heartbeat)
+        lost = leases.heartbeat(self.worker(asked.worker), checked(asked.leases))
+        return wire_answer(messages.HeartbeatAnswer(lost=[str(uuid) for uuid in lost]))
+
+
+class LeasePartitions(WorkerCall):
+    body_limit = limits.LEASE
+
+    @_documented("lease")
+    def post(self, request: Request) -> HttpResponse:
+        asked = self.message(messages.LeaseRequest)
+        if not 1 <= asked.max_partitions <= MAX_PARTITIONS:
+            raise Invalid(f"must be 1 to {MAX_PARTITIONS}", field="max_partitions")
+        worker = self.worker(asked.worker)
+        if asked.leases is not None:
+            leases.give_back_unnamed(worker, checked(asked.leases))
+        return wire_answer(leases.lease(worker, asked.max_partitions, asked.holds))
+
+
+class Complete(WorkerCall):
+    body_limit = limits.LARGE
+
+    @_documented("complete")
+    def post(self, request: Request) -> HttpResponse:
+        completion = self.message(messages.Completion)
+        checked([result.lease for result in completion.results])
+        answer = completions.complete(self.worker(completion.worker), completion)
+        metrics.observe_completion(completion, answer)
+        return wire_answer(answer)
+
+
+class GiveUp(WorkerCall):
+    body_limit = limits.LIST
+
+    @_documented("fail")
+    def post(self, request: Request) -> HttpResponse:
+        asked = self.message(messages.GiveUp)
+        if not 0 <= asked.delay <= MAX_DELAY:
+            raise Invalid(f"must be 0 to {MAX_DELAY} seconds", field="delay")
+        worker = self.worker(asked.worker)
+        leases.give_up(worker, checked(asked.leases), asked.reason, asked.delay)
+        return HttpResponse(b"{}", content_type="application/json")
+
+
+def wire_answer(message: Any, status: int = 200) -> HttpResponse:
+    body = messages.dump(message)
+    return HttpResponse(body, status=status, content_type="application/json")
+
+
+def checked(uuids: list[str]) -> list[str]:
+    """Raises Invalid for a lease that is no uuid."""
+    for uuid in uuids:
+        try:
+            UUID(uuid)
+        except ValueError:
+            raise Invalid(f"{uuid!r} is not the uuid of a lease", field="leases") from None
+    return uuids

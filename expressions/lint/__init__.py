@@ -1,8 +1,0 @@
-"""Warnings about definitions that are right, and say something else than their author meant."""
-
-from __future__ import annotations
-
-from expressions.lint.findings import CODES, Warning, caret
-from expressions.lint.linter import lint
-
-__all__ = ["CODES", "Warning", "caret", "lint"]

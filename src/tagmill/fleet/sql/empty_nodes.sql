@@ -1,1 +1,0 @@
-DELETE FROM document WHERE node_id = ANY(%(node_ids)s)

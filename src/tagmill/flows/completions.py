@@ -1,0 +1,184 @@
+"""Completions: results applied, jobs finished, tags published, in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+
+import structlog
+from django.db import transaction
+from django.db.models import QuerySet
+
+from tagmill import locks
+from tagmill.errors import Invalid
+from tagmill.fleet import incarnation, vocabularies
+from tagmill.fleet.models import Cluster, Partition
+from tagmill.matches import matches
+from tagmill.tags import failures, previews, publishing, rebuilds
+from tagmill.work import leases, workers
+from tagmill.work.models import Worker
+from tagmill_wire import bitmap
+from tagmill_wire.messages import (
+    Completion,
+    CompletionAnswer,
+    MatchResult,
+    PartitionResult,
+    ResultOutcome,
+)
+
+log = structlog.get_logger("tagmill.completions")
+
+
+def complete(worker: Worker, completion: Completion) -> CompletionAnswer:
+    """Accept the results by compare-and-set, whether or not their leases still stand.
+
+    What concerns a partition that is gone, or that the worker's token does not name, is stale.
+    Raises Invalid for a bitmap or a rev that cannot be, and IncarnationChanged for results of
+    another incarnation; then nothing of the completion is applied.
+    """
+    learnt = _read(worker, completion.results)
+    with transaction.atomic():
+        partitions = _locked(worker, completion.results)
+        # With the locks: what declares a new incarnation looks at the partitions' matches after it.
+        incarnation.check(completion.incarnation)
+        failing = {item.expression for part in completion.results for item in part.failures}
+        failures.lock(failing)
+        results = [
+            result
+            for number, part in enumerate(completion.results)
+            if part.partition in partitions
+            for result in _results(part, partitions[part.partition], f"results[{number}]")
+        ]
+        capacities = {partition.id: partition.capacity for partition in partitions.values()}
+        applied = matches.apply(results, capacities)
+        for item in learnt:
+            if item.partition in partitions:
+                vocabularies.learn(item)
+        ended = leases.finish(worker, (part.lease for part in completion.results))
+        failed = _count_failures(worker, completion.results, partitions, ended)
+        publishing.publish(applied.expressions)
+        previews.finish_reached(applied.expressions)
+        rebuilds.finish_reached()
+        rebuilds.notify_progress()
+        previews.notify_evaluated([*applied.expressions, *failing])
+        # A partition that changed meanwhile, or an expression that failed, still waits.
+        leases.defer_stale(lease.partition for lease in ended.values())
+    _charge_quotas(worker, completion.results, ended)
+    failures.say(worker.name, str(worker.uuid), failed)
+    return CompletionAnswer([_outcome(part, applied, ended) for part in completion.results])
+
+
+def _read(worker: Worker, results: Sequence[PartitionResult]) -> list[vocabularies.Learnt]:
+    """The vocabularies, unpacked within a bound before any lock is taken."""
+    results = [part for part in results if part.vocabulary is not None]
+    if not results:
+        return []
+    budget = vocabularies.Budget()
+    allowed = set(_answered(worker, results).values_list("id", flat=True))
+    found = [
+        vocabularies.read(part.partition, part.rev, part.vocabulary_base, part.vocabulary, budget)
+        for part in results
+        if part.vocabulary is not None and part.partition in allowed
+    ]
+    return [item for item in found if item is not None]
+
+
+def _answered(worker: Worker, results: Sequence[PartitionResult]) -> QuerySet[Partition]:
+    """The partitions that the worker may answer for."""
+    rows = Partition.objects.filter(id__in={part.partition for part in results})
+    if not worker.token.all_clusters:
+        rows = rows.filter(cluster__in=Cluster.objects.filter(worker_tokens=worker.token))
+    return rows
+
+
+def _locked(worker: Worker, results: Sequence[PartitionResult]) -> dict[int, Partition]:
+    """Those that the worker may answer for. Their locks keep revs and leases as they are."""
+    return {row.id: row for row in locks.rows(_answered(worker, results))}
+
+
+def _results(part: PartitionResult, partition: Partition, path: str) -> list[matches.Result]:
+    if part.rev > partition.rev:
+        log.error(
+            incarnation.AHEAD,
+            action="rev_ahead",
+            partition=partition.id,
+            at=partition.rev,
+            rev=part.rev,
+        )
+    if not 0 <= part.rev <= partition.rev:
+        raise Invalid(
+            f"partition {partition.id} is at rev {partition.rev}, not {part.rev}",
+            field=f"{path}.rev",
+        )
+    # Slots that nobody has been given yet hold no node.
+    taken = (1 << partition.next_slot) - 1
+    return [
+        _result(match, part.rev, partition, taken, f"{path}.matches[{number}]")
+        for number, match in enumerate(part.matches)
+    ]
+
+
+def _result(
+    match: MatchResult, rev: int, partition: Partition, taken: int, path: str
+) -> matches.Result:
+    if (match.base_rev is None) != (match.evaluated is None):
+        raise Invalid("a delta has both base_rev and evaluated", field=path)
+    evaluated = None
+    if match.evaluated is not None:
+        evaluated = _bits(match.evaluated, partition.capacity, f"{path}.evaluated")
+    members = _bits(match.members, partition.capacity, f"{path}.members") & taken
+    return matches.Result(match.expression, partition.id, rev, members, match.base_rev, evaluated)
+
+
+def _bits(text: str, capacity: int, path: str) -> int:
+    try:
+        return bitmap.decode(text, capacity)
+    except ValueError as error:
+        raise Invalid(str(error), field=path) from None
+
+
+def _count_failures(
+    worker: Worker,
+    results: Sequence[PartitionResult],
+    partitions: dict[int, Partition],
+    ended: dict[str, leases.Ended],
+) -> list[failures.Failed]:
+    """Those that count. Those of leases that are over do not: they were reported already, or will
+    be."""
+    found = [
+        failures.Failed(
+            failure.expression, lease.partition, lease.rev, lease.leased_at, failure.reason
+        )
+        for part in results
+        if (lease := ended.get(part.lease)) and lease.partition == part.partition
+        for failure in part.failures
+    ]
+    if not found:
+        return []
+    clusters = {partitions[item.partition].cluster_id for item in found}
+    is_alone = not workers.live(clusters, but=worker)
+    counted = set(failures.count(worker.id, found, is_alone=is_alone))
+    return [item for item in found if item.expression in counted]
+
+
+def _charge_quotas(
+    worker: Worker, results: Sequence[PartitionResult], ended: dict[str, leases.Ended]
+) -> None:
+    """Charge the time that previews and changes took to their quotas of the worker's time."""
+    for kind in (leases.PREVIEW, leases.CHANGE):
+        theirs = {key: lease for key, lease in ended.items() if lease.kind == kind}
+        if theirs:
+            began = min(lease.leased_at for lease in theirs.values())
+            counts = [len(part.matches) for part in results if part.lease in theirs]
+            leases.charge_quota(worker, kind, began, max(counts))
+
+
+def _outcome(
+    part: PartitionResult, applied: matches.Applied, ended: Container[str]
+) -> ResultOutcome:
+    count = sum((match.expression, part.partition) in applied.keys for match in part.matches)
+    return ResultOutcome(
+        lease=part.lease,
+        outcome="applied" if part.lease in ended else "late",
+        applied=count,
+        stale=len(part.matches) - count,
+    )

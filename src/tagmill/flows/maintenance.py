@@ -1,0 +1,207 @@
+"""Periodic tasks, run by Procrastinate inside every API server that is not told otherwise.
+
+Procrastinate starts each once an interval, however many servers there are.
+
+| task | every | what it does |
+|---|---|---|
+| reap | 5 s | takes back leases whose deadline has passed |
+| sweep | 10 s | finds work that the queue forgot, publishes what a crash left behind, forgets
+|         |       | failed attempts that were followed by results |
+| learn | 15 s | leaves vocabularies that lag behind to idle workers |
+| collect | 1 min | ends expired previews, deletes expressions and matches that nothing refers to,
+|         |       | forgets silent workers |
+| settle | 1 min | puts totals in the place of the targets of rebuilds that are over |
+| clean | 10 min | deletes finished jobs, old rebuilds, old events of the audit, old changes and
+|         |       | expired sessions, and drops partitions that are full of deleted nodes |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from importlib import import_module
+from typing import cast
+
+import structlog
+from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.db import connection, connections, transaction
+from django.db.models.functions import Now
+from procrastinate.contrib.django import app
+from procrastinate.contrib.django.django_connector import DjangoConnector
+
+from tagmill import locks, sql
+from tagmill.audit import trail
+from tagmill.config import load
+from tagmill.database import MAINTENANCE_SECONDS
+from tagmill.fleet import incarnation
+from tagmill.flows import emptied
+from tagmill.locks import Lock
+from tagmill.tags import changes, previews, publishing, rebuilds
+from tagmill.tags.models import Rebuild
+from tagmill.work import leases, workers
+
+log = structlog.get_logger("tagmill.maintenance")
+
+QUEUE = "maintenance"
+RESTART_SECONDS = 2.0
+# How soon the thread notices that it is to stop.
+STOP_SECONDS = 0.25
+
+
+def _periodic(cron: str) -> Callable[[Callable[[], object]], Callable[[], object]]:
+    """Register the function as a periodic task; it stays callable as it is.
+
+    `cron` has seconds, if any, as its sixth and last field (croniter).
+    """
+
+    def register(work: Callable[[], object]) -> Callable[[], object]:
+        @functools.wraps(work)
+        def run(timestamp: int) -> None:
+            bounded(work)()
+
+        name = work.__name__
+        # No `lock`: the job of a server that was killed would hold it for ever, and two at a time
+        # are harmless.
+        task = app.task(name=name, queue=QUEUE, queueing_lock=name)(run)
+        app.periodic(cron=cron)(task)
+        return work
+
+    return register
+
+
+def bounded(work: Callable[[], object]) -> Callable[[], None]:
+    """`work` on a connection whose statements have the time that periodic tasks need."""
+
+    def run() -> None:
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(f"SET statement_timeout = '{MAINTENANCE_SECONDS}s'")
+            work()
+        finally:
+            # The thread may never run again; its connection must not stay behind.
+            connection.close()
+
+    return run
+
+
+@_periodic("* * * * * */5")
+def reap() -> int:
+    """How many leases had expired."""
+    return leases.reap()
+
+
+@_periodic("* * * * * */10")
+def sweep() -> None:
+    """What a crash, or a transaction that could not see another, left undone."""
+    incarnation.current()
+    leases.repair()
+    forgive()
+    with transaction.atomic():
+        publishing.publish()
+        previews.finish_reached()
+        rebuilds.finish_reached()
+
+
+@_periodic("* * * * * 5,20,35,50")
+def learn() -> int:
+    """How many partitions have something to learn: their vocabularies, when there is time."""
+    return leases.learn()
+
+
+@_periodic("* * * * *")
+def collect() -> None:
+    workers.prune()
+    previews.forget_expired()
+    collect_expressions()
+
+
+@_periodic("* * * * * 45")
+def settle() -> int:
+    """How many targets were deleted."""
+    return rebuilds.settle()
+
+
+@_periodic("*/10 * * * * 30")
+def clean() -> None:
+    leases.delete_finished_jobs()
+    trail.forget()
+    changes.forget()
+    emptied.drop()
+    sessions = import_module(settings.SESSION_ENGINE)
+    sessions.SessionStore.clear_expired()
+    age = timedelta(days=load().rebuild_days)
+    with transaction.atomic():
+        locks.fleet()
+        locks.housekeeping()
+        old = Rebuild.objects.filter(finished_at__lt=Now() - age)
+        ids = [rebuild.id for rebuild in locks.rows(old, to_delete=True)]
+        Rebuild.objects.filter(id__in=ids).delete()
+
+
+def collect_expressions() -> int:
+    """Delete expressions, with their matches, that no tag and no live preview has named for a
+    while. Those that a tag had keep their text while the audit trail names them: it explains the
+    trail. How many were found."""
+    hours = load().expression_hours
+    with transaction.atomic():
+        locks.fleet()
+        locks.housekeeping()
+        sql.run(__file__, "note_use", {"hours": hours})
+        rows = locks.query(Lock.EXPRESSION, __file__, "unreferenced", {"hours": hours})
+        found = [row[0] for row in rows]
+        if found:
+            sql.run(__file__, "collect_expressions", {"expressions": found})
+    return len(found)
+
+
+def forgive() -> None:
+    """Start counting again for expressions that failed somewhere and then succeeded there: two
+    accidents of one expression, months apart, are not a runaway."""
+    sql.run(__file__, "forgive", {})
+
+
+def run_forever(stop: threading.Event) -> None:
+    """Run the periodic tasks in this thread until `stop` is set, through any outage."""
+    while not stop.is_set():
+        try:
+            asyncio.run(_run(stop))
+        except Exception as error:
+            if not stop.is_set():
+                log.warning("maintenance interrupted", action="retry", error=str(error).strip())
+        stop.wait(RESTART_SECONDS)
+
+
+async def _run(stop: threading.Event) -> None:
+    # Periodic jobs are deferred over the Django connection of asgiref's thread, which nobody else
+    # closes: one that broke in an outage would break every later attempt.
+    close = sync_to_async(connections.close_all)
+    await close()
+    # Django's connections are for threads; Procrastinate's worker has its own, asynchronous.
+    connector = cast(DjangoConnector, app.connector).get_worker_connector()
+    async with app.with_connector(connector).open_async() as running:
+        work = asyncio.create_task(
+            running.run_worker_async(
+                queues=[QUEUE],
+                name="maintenance",
+                concurrency=1,
+                install_signal_handlers=False,
+                listen_notify=False,
+                fetch_job_polling_interval=1.0,
+                delete_jobs="successful",
+            )
+        )
+        # Looked at now and then: asyncio.run waits for its threads, and one that waited for `stop`
+        # would outlive a worker that failed.
+        while not (stop.is_set() or work.done()):
+            await asyncio.wait({work}, timeout=STOP_SECONDS)
+        work.cancel()
+        try:
+            with contextlib.suppress(asyncio.CancelledError):
+                await work
+        finally:
+            await close()

@@ -1,0 +1,169 @@
+-- name: mark_nodes_deleted
+-- Makes tombstones. Relies on: the nodes' partitions are locked; `rev` is the raised one. The slot stays
+-- taken for ever.
+UPDATE node
+SET deleted_at = now(), updated_at = now(), rev = new.rev, digest = ''
+FROM unnest(%(ids)s::bigint[], %(revs)s::bigint[]) AS new (id, rev)
+WHERE node.id = new.id
+
+
+-- name: collect_expressions
+-- Relies on: the expressions are locked, and nothing but the audit trail refers to them. The trail of an
+-- expression that no tag ever had explains nothing: it goes, too.
+WITH targets AS (
+    DELETE FROM rebuild_target WHERE expression_id = ANY(%(expressions)s)
+),
+matches AS (
+    DELETE FROM match WHERE expression_id = ANY(%(expressions)s)
+),
+changes AS (
+    DELETE FROM match_change c
+    USING expression e
+    WHERE e.id = ANY(%(expressions)s) AND e.named_at IS NULL AND c.expression_id = e.id
+)
+DELETE FROM expression e
+WHERE e.id = ANY(%(expressions)s)
+  AND (e.named_at IS NULL OR NOT EXISTS (SELECT FROM match_change c WHERE c.expression_id = e.id))
+
+
+-- name: delete_documents
+DELETE FROM document
+USING unnest(%(node_ids)s::bigint[], %(probes)s::text[]) AS gone (node_id, probe)
+WHERE document.node_id = gone.node_id AND document.probe = gone.probe
+
+
+-- name: delete_partitions
+-- Removes partitions that have no live node, with everything that refers to them but the audit trail.
+WITH gone AS (SELECT unnest(%(partitions)s::bigint[]) AS id),
+targets AS (DELETE FROM rebuild_target USING gone WHERE partition_id = gone.id),
+matches AS (DELETE FROM match USING gone WHERE partition_id = gone.id),
+assigned AS (DELETE FROM assignment USING gone WHERE partition_id = gone.id),
+vocabularies AS (DELETE FROM vocabulary USING gone WHERE partition_id = gone.id),
+leased AS (DELETE FROM lease USING gone WHERE partition_id = gone.id),
+tombstones AS (DELETE FROM node USING gone WHERE partition_id = gone.id)
+DELETE FROM partition USING gone WHERE partition.id = gone.id
+
+
+-- name: distrust_matches
+-- Every match of the partition becomes stale, and no base for anything: nobody knows at which rev its
+-- members were true, and so a forced rebuild that is cancelled does not take it back either. Locks in the
+-- order in which completions do. Relies on: the partition is locked.
+WITH held AS MATERIALIZED (
+    SELECT m.expression_id, m.partition_id
+    FROM match m
+    WHERE m.partition_id = %(partition)s AND (m.rev >= 0 OR m.kept_rev IS NOT NULL)
+    ORDER BY m.partition_id, m.expression_id
+    FOR NO KEY UPDATE
+)
+UPDATE match
+SET rev = -1, kept_rev = NULL
+FROM held
+WHERE match.expression_id = held.expression_id AND match.partition_id = held.partition_id
+RETURNING match.expression_id
+
+
+-- name: delete_documents_of_nodes
+DELETE FROM document WHERE node_id = ANY(%(node_ids)s)
+
+
+-- name: forgive
+-- Failed attempts are forgotten when every partition has a fresh match, or one that is younger than the
+-- last failure: the partition where it failed is among these.
+-- Relies on: a failure leaves the match of its partition stale, and as old as it was.
+WITH held AS MATERIALIZED (
+    SELECT id FROM expression WHERE attempts > 0 AND failed_at IS NULL ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE expression e
+SET attempts = 0, failed_by = '{}'
+FROM held
+WHERE e.id = held.id
+  AND e.attempts > 0
+  AND e.failed_at IS NULL
+  AND NOT EXISTS (
+      SELECT
+      FROM partition p
+      LEFT JOIN match m ON m.expression_id = e.id AND m.partition_id = p.id
+      WHERE m.rev IS DISTINCT FROM p.rev
+        AND (m.evaluated_at IS NULL OR e.attempted_at IS NULL OR m.evaluated_at <= e.attempted_at)
+  )
+
+
+-- name: insert_nodes
+-- Relies on: the partitions are locked and the slots are theirs to give (slot >= next_slot).
+INSERT INTO node (system_id, hostname, kind, partition_id, slot, rev, digest)
+SELECT system_id, hostname, kind, partition_id, slot, rev, digest
+FROM unnest(
+    %(system_ids)s::text[], %(hostnames)s::text[], %(kinds)s::text[], %(partitions)s::bigint[],
+    %(slots)s::int[], %(revs)s::bigint[], %(digests)s::bytea[]
+) AS new (system_id, hostname, kind, partition_id, slot, rev, digest)
+RETURNING system_id, id
+
+
+-- name: live_nodes
+-- Live nodes by system_id, with the digests of their documents (two arrays, in the same order).
+SELECT n.id, n.system_id, n.hostname, n.kind, n.partition_id, n.slot, n.rev, p.cluster_id,
+       array(SELECT d.probe FROM document d WHERE d.node_id = n.id ORDER BY d.probe),
+       array(SELECT d.digest FROM document d WHERE d.node_id = n.id ORDER BY d.probe)
+FROM node n
+JOIN partition p ON p.id = n.partition_id
+WHERE n.system_id = ANY(%(system_ids)s) AND n.deleted_at IS NULL
+
+
+-- name: move_documents
+UPDATE document SET node_id = %(new)s WHERE node_id = %(old)s
+
+
+-- name: note_use
+-- Keeps `used_at` of the expressions that a tag names near now, so that one that was published for days is
+-- still kept for a while after it is replaced. Noted six times in the hours that it is kept for.
+UPDATE expression
+SET used_at = now()
+FROM (
+    SELECT e.id
+    FROM expression e
+    WHERE e.used_at < now() - make_interval(secs => 600 * %(hours)s)
+      AND (EXISTS (SELECT FROM tag WHERE tag.expression_id = e.id)
+           OR EXISTS (SELECT FROM tag WHERE tag.pending_expression_id = e.id))
+    ORDER BY e.id
+    FOR NO KEY UPDATE OF e SKIP LOCKED
+) named
+WHERE expression.id = named.id
+
+
+-- name: unreferenced
+-- Expressions that nothing has named for `hours`. An uncommitted tag that names one holds its row: it is
+-- left for the next time.
+SELECT e.id
+FROM expression e
+WHERE e.used_at < now() - make_interval(secs => 3600 * %(hours)s)
+  AND (e.preview_until IS NULL OR e.preview_until <= now())
+  AND NOT EXISTS (SELECT FROM preview WHERE preview.expression_id = e.id)
+  AND NOT EXISTS (SELECT FROM tag WHERE tag.expression_id = e.id)
+  AND NOT EXISTS (SELECT FROM tag WHERE tag.pending_expression_id = e.id)
+  AND (EXISTS (SELECT FROM match m WHERE m.expression_id = e.id)
+       OR e.named_at IS NULL
+       OR NOT EXISTS (SELECT FROM match_change c WHERE c.expression_id = e.id))
+ORDER BY e.id
+FOR UPDATE OF e SKIP LOCKED
+
+
+-- name: update_nodes
+-- Relies on: the nodes' partitions are locked; `rev` is the one that this transaction raised to.
+UPDATE node
+SET hostname = new.hostname, kind = new.kind, rev = new.rev, digest = new.digest, updated_at = now()
+FROM unnest(
+    %(ids)s::bigint[], %(hostnames)s::text[], %(kinds)s::text[], %(revs)s::bigint[],
+    %(digests)s::bytea[]
+) AS new (id, hostname, kind, rev, digest)
+WHERE node.id = new.id
+
+
+-- name: upsert_documents
+INSERT INTO document (node_id, probe, xml, size, digest)
+SELECT node_id, probe, xml, size, digest
+FROM unnest(
+    %(node_ids)s::bigint[], %(probes)s::text[], %(xmls)s::text[], %(sizes)s::int[],
+    %(digests)s::bytea[]
+) AS new (node_id, probe, xml, size, digest)
+ON CONFLICT (node_id, probe) DO UPDATE
+SET xml = excluded.xml, size = excluded.size, digest = excluded.digest, uploaded_at = now()

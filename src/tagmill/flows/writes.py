@@ -1,0 +1,207 @@
+"""The rows that one transaction writes, gathered and then sent in a few statements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tagmill import sql
+from tagmill.errors import Invalid
+from tagmill.fleet.digests import node_digest
+from tagmill.fleet.documents import MAX_PROBES, CheckedDocument, CheckedUpload
+from tagmill.fleet.partitions import Held, HeldPartitions
+from tagmill.matches import matches
+from tagmill.tags import assignments
+
+KIND = "machine"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A live node as the database has it. `digests`: those of its documents, by probe."""
+
+    id: int
+    system_id: str
+    hostname: str
+    kind: str
+    partition_id: int
+    slot: int
+    rev: int
+    cluster_id: int
+    digests: dict[str, bytes]
+
+    @classmethod
+    def of(cls, row: tuple[Any, ...]) -> Stored:
+        """From a row of the query `live_nodes`."""
+        *columns, probes, digests = row
+        by_probe = dict(zip(probes, map(bytes, digests), strict=True))
+        fields = (*columns, by_probe)
+        return cls(*fields)
+
+    def differs_from(self, checked: CheckedUpload) -> bool:
+        upload = checked.upload
+        return (
+            upload.hostname not in (None, self.hostname)
+            or upload.kind not in (None, self.kind)
+            or self.digests_after(checked) != self.digests
+        )
+
+    def digests_after(self, checked: CheckedUpload) -> dict[str, bytes]:
+        """The digests once the upload is stored."""
+        digests = dict(self.digests)
+        for probe, document in checked.documents.items():
+            if document is None:
+                digests.pop(probe, None)
+            else:
+                digests[probe] = document.digest
+        return digests
+
+
+def check_probes(checked: CheckedUpload, node: Stored | None) -> None:
+    """Raises Invalid where the node would then have too many probes: all its documents go to a
+    worker in one page. One that has too many from before may lose some."""
+    if node is None:
+        return
+    count = len(node.digests_after(checked))
+    if count > max(MAX_PROBES, len(node.digests)):
+        raise Invalid(
+            f"a node has at most {MAX_PROBES} probes, and {node.system_id} would have {count}: "
+            "delete some first",
+            field="probes",
+        )
+
+
+class Writes:
+    """Relies on: every partition concerned is in `held`. Nothing is written before `flush`."""
+
+    def __init__(self, held: HeldPartitions) -> None:
+        self._held = held
+        self._inserted: list[tuple[Any, ...]] = []
+        self._new: dict[str, CheckedUpload] = {}
+        self._moved: list[tuple[Stored, Held, int]] = []
+        self._updated: list[tuple[int, str, str, int, bytes]] = []
+        self._deleted: list[tuple[int, int]] = []
+        self._documents: list[tuple[int, str, CheckedDocument | None]] = []
+        self._unassigned: list[tuple[int, int]] = []
+        self._without_documents: list[int] = []
+
+    def create(self, checked: CheckedUpload, partition: Held) -> int:
+        upload = checked.upload
+        digests = {probe: item.digest for probe, item in checked.documents.items() if item}
+        self._insert(
+            upload.system_id, upload.hostname or "", upload.kind or KIND, partition, digests
+        )
+        self._new[upload.system_id] = checked
+        return partition.rev
+
+    def update(self, node: Stored, checked: CheckedUpload) -> int:
+        partition = self._held[node.partition_id]
+        partition.is_changed = True
+        hostname, kind = _described(node, checked)
+        digest = node_digest(node.digests_after(checked))
+        self._updated.append((node.id, hostname, kind, partition.rev, digest))
+        self._documents += [
+            (node.id, probe, document) for probe, document in checked.documents.items()
+        ]
+        return partition.rev
+
+    def move(self, node: Stored, checked: CheckedUpload, partition: Held) -> int:
+        """A tombstone where it was and a new slot; documents and tags come along."""
+        self._leave_tombstone(node)
+        slot = self._insert(
+            node.system_id, *_described(node, checked), partition, node.digests_after(checked)
+        )
+        self._moved.append((node, partition, slot))
+        self._new[node.system_id] = checked
+        return partition.rev
+
+    def delete(self, node: Stored) -> None:
+        self._leave_tombstone(node)
+        self._unassigned.append((node.partition_id, node.slot))
+        self._without_documents.append(node.id)
+
+    def _insert(
+        self,
+        system_id: str,
+        hostname: str,
+        kind: str,
+        partition: Held,
+        digests: dict[str, bytes],
+    ) -> int:
+        slot = partition.give_slot()
+        digest = node_digest(digests)
+        row = (system_id, hostname, kind, partition.id, slot, partition.rev, digest)
+        self._inserted.append(row)
+        return slot
+
+    def _leave_tombstone(self, node: Stored) -> None:
+        partition = self._held[node.partition_id]
+        partition.remove_node()
+        self._deleted.append((node.id, partition.rev))
+
+    def flush(self) -> None:
+        # A tombstone first: its system_id is free then.
+        if self._deleted:
+            ids, revs = _columns(self._deleted)
+            sql.run(__file__, "mark_nodes_deleted", {"ids": ids, "revs": revs})
+        self._flush_nodes()
+        self._flush_documents()
+        if self._without_documents:
+            sql.run(__file__, "delete_documents_of_nodes", {"node_ids": self._without_documents})
+        matches.carry(
+            [
+                matches.Move(node.partition_id, node.slot, partition.id, slot)
+                for node, partition, slot in self._moved
+            ],
+            {partition.id: partition.capacity for _, partition, _ in self._moved},
+        )
+        moved = [(node.partition_id, node.slot) for node, _, _ in self._moved]
+        if moved or self._unassigned:
+            assignments.hold([*moved, *self._unassigned])
+        assignments.clear(self._unassigned)
+        for node, partition, slot in self._moved:
+            assignments.move(node.partition_id, node.slot, partition.id, slot)
+
+    def _flush_nodes(self) -> None:
+        if self._inserted:
+            names = ["system_ids", "hostnames", "kinds", "partitions", "slots", "revs", "digests"]
+            # By system_id: two transactions that insert the same ones wait one for the other.
+            columns = dict(zip(names, _columns(sorted(self._inserted)), strict=True))
+            ids = dict(sql.rows(__file__, "insert_nodes", columns))
+            for old, _, _ in self._moved:
+                sql.run(__file__, "move_documents", {"old": old.id, "new": ids[old.system_id]})
+            for system_id, checked in self._new.items():
+                self._documents += [
+                    (ids[system_id], probe, document)
+                    for probe, document in checked.documents.items()
+                ]
+        if self._updated:
+            names = ["ids", "hostnames", "kinds", "revs", "digests"]
+            columns = dict(zip(names, _columns(self._updated), strict=True))
+            sql.run(__file__, "update_nodes", columns)
+
+    def _flush_documents(self) -> None:
+        kept = [(node, probe, item) for node, probe, item in self._documents if item]
+        gone = [(node, probe) for node, probe, item in self._documents if item is None]
+        if kept:
+            parameters = {
+                "node_ids": [node for node, _, _ in kept],
+                "probes": [probe for _, probe, _ in kept],
+                "xmls": [item.xml for _, _, item in kept],
+                "sizes": [item.size for _, _, item in kept],
+                "digests": [item.digest for _, _, item in kept],
+            }
+            sql.run(__file__, "upsert_documents", parameters)
+        if gone:
+            nodes, probes = _columns(gone)
+            sql.run(__file__, "delete_documents", {"node_ids": nodes, "probes": probes})
+
+
+def _described(node: Stored, checked: CheckedUpload) -> tuple[str, str]:
+    upload = checked.upload
+    hostname = node.hostname if upload.hostname is None else upload.hostname
+    return hostname, upload.kind or node.kind
+
+
+def _columns(rows: list[Any]) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows, strict=True)]

@@ -1,0 +1,62 @@
+"""Definitions as users write them, and the immutable expressions that stand for them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+import orjson
+from psycopg.types.json import Jsonb
+
+from tagmill import locks, sql
+from tagmill.config import load
+from tagmill.errors import InvalidDefinition, TooLarge
+from tagmill.locks import Lock
+from tagmill.matches.models import Expression
+from tagmill_expressions import definition
+from tagmill_expressions.errors import DefinitionError
+from tagmill_expressions.lint import caret
+
+
+def check(text: str, namespaces: Mapping[str, str]) -> None:
+    """Raises InvalidDefinition, with the 1-based `column` and a `caret` below it, and TooLarge."""
+    limit = load().definition_bytes
+    if len(text.encode()) > limit:
+        raise TooLarge(
+            f"the definition is longer than {limit} bytes (TAGMILL_DEFINITION_BYTES)",
+            limit=limit,
+            field="definition",
+        )
+    try:
+        definition.check(text, namespaces)
+    except DefinitionError as error:
+        shown = error.column and caret(text, error.column, error.message)
+        raise InvalidDefinition(
+            str(error),
+            column=error.column,
+            caret=shown,
+            field="definition",
+            rewrite=error.rewrite,
+        ) from None
+
+
+def expression_for(text: str, namespaces: Mapping[str, str]) -> Expression:
+    """The expression with this text and these namespaces: the one that is there, or a new one.
+
+    Call it in the transaction that will refer to it. Raises what `check` raises.
+    """
+    check(text, namespaces)
+    values = {
+        "text": text,
+        "namespaces": Jsonb(dict(namespaces)),
+        "digest": digest(text, namespaces),
+    }
+    locks.taking(Lock.EXPRESSION)
+    (found,) = Expression.objects.raw(sql.query(__file__, "touch_expression"), values)
+    return found
+
+
+def digest(text: str, namespaces: Mapping[str, str]) -> bytes:
+    """What is unique of an expression."""
+    canonical = orjson.dumps([text, dict(namespaces)], option=orjson.OPT_SORT_KEYS)
+    return hashlib.sha256(canonical).digest()

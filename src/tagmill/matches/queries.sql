@@ -1,0 +1,184 @@
+-- name: any_live
+-- Whether a tag or a live preview names an expression.
+SELECT EXISTS (SELECT FROM tag WHERE expression_id IS NOT NULL OR pending_expression_id IS NOT NULL)
+    OR EXISTS (SELECT FROM expression WHERE preview_until > now())
+
+
+-- name: apply_matches
+-- Stores results by compare-and-set: a match is replaced only by a higher rev, whoever sends it.
+-- Relies on: nothing; the callers' locks only make the outcome known in advance.
+INSERT INTO match (expression_id, partition_id, rev, members, evaluated_at)
+SELECT expression_id, partition_id, rev, members, now()
+FROM unnest(
+    %(expressions)s::bigint[], %(partitions)s::bigint[], %(revs)s::bigint[], %(members)s::bytea[]
+) AS new (expression_id, partition_id, rev, members)
+ON CONFLICT (expression_id, partition_id) DO UPDATE
+SET rev = excluded.rev, kept_rev = NULL, members = excluded.members, evaluated_at = now()
+WHERE match.rev < excluded.rev
+
+
+-- name: carried
+-- Of nodes that move from one (partition, slot) to another: (expression, new partition, new slot) of the
+-- published expressions that show them where they were. Relies on: the partitions are locked, as for
+-- everybody who writes members.
+SELECT m.expression_id, place.new_partition, place.new_slot
+FROM unnest(
+    %(old_partitions)s::bigint[], %(old_slots)s::int[], %(new_partitions)s::bigint[], %(new_slots)s::int[]
+) AS place (old_partition, old_slot, new_partition, new_slot)
+JOIN match m ON m.partition_id = place.old_partition
+WHERE EXISTS (SELECT FROM tag WHERE tag.expression_id = m.expression_id)
+  AND CASE WHEN place.old_slot < 8 * octet_length(m.members)
+           THEN get_bit(m.members, place.old_slot) = 1
+           ELSE false END
+ORDER BY 1, 2, 3
+
+
+-- name: carry_matches
+-- Stores members with bits for nodes that moved in. What a match says of nodes up to its rev stays true:
+-- these nodes are newer. A match that is missing is made as of rev -1, at which it says nothing of any
+-- node: it is still to be evaluated, is not complete for any tag, and is no base of a delta.
+-- Relies on: the partitions and the stored matches are locked.
+INSERT INTO match (expression_id, partition_id, rev, members, evaluated_at)
+SELECT expression_id, partition_id, -1, members, to_timestamp(0)
+FROM unnest(%(expressions)s::bigint[], %(partitions)s::bigint[], %(members)s::bytea[])
+    AS new (expression_id, partition_id, members)
+ON CONFLICT (expression_id, partition_id) DO UPDATE SET members = excluded.members
+
+
+-- name: hold_expressions
+-- Keeps expressions from being collected until the transaction ends.
+SELECT id FROM expression WHERE id = ANY(%(expressions)s) ORDER BY id FOR KEY SHARE
+
+
+-- name: lock_matches
+-- Locks stored matches, always in the same order.
+SELECT m.expression_id, m.partition_id, m.rev, coalesce(m.kept_rev, m.rev), m.members
+FROM match m
+WHERE m.partition_id = ANY(%(partitions)s) AND m.expression_id = ANY(%(expressions)s)
+ORDER BY m.partition_id, m.expression_id
+FOR NO KEY UPDATE
+
+
+-- name: record_changes
+-- The audit trail. Append only.
+INSERT INTO match_change (expression_id, partition_id, from_rev, to_rev, added, removed)
+SELECT *
+FROM unnest(
+    %(expressions)s::bigint[], %(partitions)s::bigint[], %(from_revs)s::bigint[],
+    %(to_revs)s::bigint[], %(added)s::bytea[], %(removed)s::bytea[]
+)
+
+
+-- name: stale
+-- What waits for evaluation in the partitions given: (partition, expression, the stored rev or
+-- null, whether somebody waits for it in a preview).
+-- Relies on: a missing match is stale; an expression counts while a tag or a live preview names it and
+-- it has not failed.
+WITH live AS (
+    SELECT e.id,
+           e.preview_until > now() IS TRUE
+           AND EXISTS (SELECT FROM preview v WHERE v.expression_id = e.id AND v.completed_at IS NULL)
+               AS is_preview
+    FROM expression e
+    WHERE e.failed_at IS NULL
+      AND (
+          EXISTS (SELECT FROM tag t WHERE t.expression_id = e.id)
+          OR EXISTS (SELECT FROM tag t WHERE t.pending_expression_id = e.id)
+          OR e.preview_until > now()
+      )
+)
+SELECT p.id, live.id, m.rev, live.is_preview
+FROM partition p
+CROSS JOIN live
+-- The partitions again: the planner does not carry them over from p, and would read all matches.
+LEFT JOIN match m ON m.expression_id = live.id AND m.partition_id = p.id
+                 AND m.partition_id = ANY(%(partitions)s)
+WHERE p.id = ANY(%(partitions)s) AND m.rev IS DISTINCT FROM p.rev
+ORDER BY p.id, live.id
+
+
+-- name: stale_for
+-- Partitions where one of the expressions given has no fresh match. Relies on: a missing match is stale.
+SELECT p.id
+FROM partition p
+WHERE EXISTS (
+    SELECT
+    FROM unnest(%(expressions)s::bigint[]) AS e (id)
+    LEFT JOIN match m ON m.expression_id = e.id AND m.partition_id = p.id
+    WHERE m.rev IS DISTINCT FROM p.rev
+)
+ORDER BY p.id
+
+
+-- name: stale_partitions
+-- Partitions where some live expression has no fresh match. Relies on the same as stale.sql.
+WITH live AS (
+    SELECT e.id
+    FROM expression e
+    WHERE e.failed_at IS NULL
+      AND (
+          EXISTS (SELECT FROM tag t WHERE t.expression_id = e.id)
+          OR EXISTS (SELECT FROM tag t WHERE t.pending_expression_id = e.id)
+          OR e.preview_until > now()
+      )
+)
+SELECT p.id
+FROM partition p
+WHERE EXISTS (
+    SELECT
+    FROM live
+    LEFT JOIN match m ON m.expression_id = live.id AND m.partition_id = p.id
+    WHERE m.rev IS DISTINCT FROM p.rev
+)
+ORDER BY p.id
+
+
+-- name: touch_expression
+-- Get or create, safe against a race and against the collector: the row is locked until the tag that is
+-- to refer to it is stored.
+INSERT INTO expression (text, namespaces, digest)
+VALUES (%(text)s, %(namespaces)s, %(digest)s)
+ON CONFLICT (digest) DO UPDATE SET used_at = now()
+RETURNING *
+
+
+-- name: partition_staleness
+-- For each partition given: how many live expressions have no match at its rev. Relies on: a missing
+-- match is stale; an expression counts while a tag or a live preview names it and it has not failed.
+WITH live AS (
+    SELECT e.id
+    FROM expression e
+    WHERE e.failed_at IS NULL
+      AND (
+          EXISTS (SELECT FROM tag t WHERE t.expression_id = e.id)
+          OR EXISTS (SELECT FROM tag t WHERE t.pending_expression_id = e.id)
+          OR e.preview_until > now()
+      )
+)
+SELECT p.id, count(live.id)
+FROM partition p
+CROSS JOIN live
+LEFT JOIN match m ON m.expression_id = live.id AND m.partition_id = p.id
+WHERE p.id = ANY(%(partitions)s) AND m.rev IS DISTINCT FROM p.rev
+GROUP BY p.id
+
+
+-- name: stale_matches
+-- Matches that wait for evaluation: (expression, cluster, how many). Relies on: a missing match is stale;
+-- an expression counts while a tag or a live preview names it and it has not failed.
+WITH live AS (
+    SELECT e.id
+    FROM expression e
+    WHERE e.failed_at IS NULL
+      AND (
+          EXISTS (SELECT FROM tag t WHERE t.expression_id = e.id)
+          OR EXISTS (SELECT FROM tag t WHERE t.pending_expression_id = e.id)
+          OR e.preview_until > now()
+      )
+)
+SELECT live.id, p.cluster_id, count(*)
+FROM live
+CROSS JOIN partition p
+LEFT JOIN match m ON m.expression_id = live.id AND m.partition_id = p.id
+WHERE m.rev IS DISTINCT FROM p.rev
+GROUP BY live.id, p.cluster_id

@@ -1,0 +1,58 @@
+"""What waits for evaluation: the one module that says which matches are fresh.
+
+A match is fresh when its rev is its partition's; a missing one is stale. An expression counts while
+a tag or a live preview names it and it has not failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from tagmill import sql
+
+
+class Stale(NamedTuple):
+    """`base_rev`: the rev of the stored match; None when there is none, or a rebuild is forced."""
+
+    partition: int
+    expression: int
+    base_rev: int | None
+    is_preview: bool = False
+    """Whether somebody waits for it in a preview."""
+
+
+def any_live() -> bool:
+    """Whether anything is to be evaluated at all: a tag or a live preview with an expression."""
+    return bool(sql.rows(__file__, "any_live", {})[0][0])
+
+
+def stale(partitions: Sequence[int]) -> list[Stale]:
+    """By partition and expression."""
+    found = sql.rows(__file__, "stale", {"partitions": list(partitions)})
+    return [
+        Stale(partition, expression, rev if rev is not None and rev >= 0 else None, is_preview)
+        for partition, expression, rev, is_preview in found
+    ]
+
+
+def stale_partitions() -> list[int]:
+    return [row[0] for row in sql.rows(__file__, "stale_partitions", {})]
+
+
+def stale_for(expressions: Sequence[int]) -> list[int]:
+    """Partitions where one of these expressions, live or not, has no fresh match."""
+    return [row[0] for row in sql.rows(__file__, "stale_for", {"expressions": list(expressions)})]
+
+
+def by_partition(partitions: Iterable[int]) -> dict[int, int]:
+    """{partition id: matches that are not fresh}, 0 included. One query."""
+    wanted = list(partitions)
+    found = sql.rows(__file__, "partition_staleness", {"partitions": wanted})
+    return dict.fromkeys(wanted, 0) | dict(found)
+
+
+def by_cluster() -> dict[tuple[int, int], int]:
+    """{(expression, cluster): partitions where the live expression is stale}. One query."""
+    found = sql.rows(__file__, "stale_matches", {})
+    return {(expression, cluster): count for expression, cluster, count in found}

@@ -1,0 +1,552 @@
+-- name: bitmaps
+-- Of the next partitions, of one cluster or of all: their slots, those of live nodes with the hostname given,
+-- and the nodes of each tag given, in the order of the tags; null where there are none. Published matches,
+-- or for a tag without, what is assigned. Each bitmap is read by its key: a join would read all of its
+-- partition.
+WITH wanted AS MATERIALIZED (
+    SELECT given.place, tag.id, tag.expression_id
+    FROM unnest(%(tags)s::bigint[]) WITH ORDINALITY AS given (id, place)
+    LEFT JOIN tag ON tag.id = given.id
+)
+SELECT p.id, p.next_slot, named.slots,
+       ARRAY(
+           SELECT CASE WHEN wanted.expression_id IS NOT NULL
+                       THEN (SELECT members FROM match m
+                             WHERE m.expression_id = wanted.expression_id AND m.partition_id = p.id)
+                       ELSE (SELECT members FROM assignment a
+                             WHERE a.tag_id = wanted.id AND a.partition_id = p.id)
+                  END
+           FROM wanted
+           ORDER BY wanted.place
+       )
+FROM partition p
+LEFT JOIN (
+    SELECT n.partition_id, array_agg(n.slot) AS slots
+    FROM node n
+    WHERE n.hostname = %(hostname)s AND n.deleted_at IS NULL
+    GROUP BY n.partition_id
+) named ON named.partition_id = p.id
+WHERE p.id >= %(first)s AND (%(cluster)s::bigint IS NULL OR p.cluster_id = %(cluster)s)
+ORDER BY p.id
+LIMIT %(most)s
+
+
+-- name: capture_targets
+-- What a rebuild must reach: each expression in each partition, as of the partition's rev now. A forced
+-- rebuild of a partition that has never changed (rev 0) is reached by any match. Relies on: the fleet is
+-- held, so that no partition is deleted meanwhile.
+INSERT INTO rebuild_target (rebuild_id, expression_id, partition_id, rev)
+SELECT %(rebuild)s, e.id, p.id, p.rev
+FROM unnest(%(expressions)s::bigint[]) AS e (id)
+CROSS JOIN partition p
+
+
+-- name: complete_tags
+-- Of the tags given, those whose pending expression is evaluated in every partition, except in clusters that
+-- somebody asked to publish without, at least as of the revs that the latest rebuild of it asked for. Relies on: the tags' rows are locked (two last completions
+-- that commit at the same time see each other, since the second waits for the first), and this statement
+-- began after the lock was had.
+SELECT t.id
+FROM tag t
+WHERE t.id = ANY(%(tags)s)
+  AND t.pending_expression_id IS NOT NULL
+  AND NOT EXISTS (
+      SELECT
+      FROM partition p
+      LEFT JOIN match m ON m.expression_id = t.pending_expression_id AND m.partition_id = p.id
+      LEFT JOIN rebuild_target target
+             ON target.expression_id = t.pending_expression_id
+            AND target.partition_id = p.id
+            AND target.rebuild_id = (
+                SELECT max(r.id)
+                FROM rebuild r
+                JOIN rebuild_tag rt ON rt.rebuild_id = r.id AND rt.tag_id = t.id
+                WHERE r.state = 'running'
+            )
+      WHERE (m.rev IS NULL OR m.rev < coalesce(target.rev, 0))
+        AND p.cluster_id <> ALL (%(without)s::bigint[])
+  )
+
+
+-- name: count_failures
+-- Counts one more failure of each expression, by one worker under leases that began at `leased_at`, and
+-- fails those that have had enough of them: of `most` different workers, or `most_alone` whoever it was.
+-- A worker's next failure counts under a lease that began after its last one: what had two partitions at
+-- once when it broke has broken once. Relies on: the expressions are locked.
+WITH counted AS (
+    UPDATE expression e
+    SET attempts = least(e.attempts + 1, 32767), attempted_at = statement_timestamp(),
+        failed_by = e.failed_by || %(worker)s::bigint
+    FROM unnest(%(expressions)s::bigint[], %(leased_at)s::timestamptz[]) AS new (id, leased_at)
+    WHERE e.id = new.id
+      AND NOT (%(worker)s = ANY(e.failed_by) AND new.leased_at <= e.attempted_at)
+    RETURNING e.id, e.attempts,
+              (SELECT count(DISTINCT worker) FROM unnest(e.failed_by) AS by (worker)) AS workers
+)
+SELECT id FROM counted WHERE workers >= %(most)s OR attempts >= %(most_alone)s
+
+
+-- name: countable_failures
+-- Those of the failures that their leases were for: (expression, partition, the rev that was leased). Relies
+-- on: a lease names what was stale at its rev, and what was stale then and has no result since is so still;
+-- the partitions are locked, and the results that came with the failures are applied.
+SELECT DISTINCT e.id
+FROM unnest(%(expressions)s::numeric[], %(partitions)s::bigint[], %(revs)s::bigint[])
+    AS failure (expression_id, partition_id, rev)
+JOIN expression e ON e.id = failure.expression_id
+LEFT JOIN match m ON m.expression_id = e.id AND m.partition_id = failure.partition_id
+WHERE e.failed_at IS NULL
+  AND (m.rev IS NULL OR m.rev < failure.rev)
+  AND (
+      EXISTS (SELECT FROM tag WHERE tag.expression_id = e.id)
+      OR EXISTS (SELECT FROM tag WHERE tag.pending_expression_id = e.id)
+      OR e.preview_until > now()
+  )
+ORDER BY 1
+
+
+-- name: delete_assignment_changes
+-- Deletes some changes of assignments that are older than they are kept. An index finds where old ones are.
+DELETE FROM assignment_change
+WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM assignment_change WHERE at < now() - make_interval(days => %(days)s) LIMIT %(most)s
+))
+
+
+-- name: delete_changes
+-- Deletes some changes of the trail that are older than they are kept. An index finds where old ones are.
+DELETE FROM match_change
+WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM match_change WHERE at < now() - make_interval(days => %(days)s) LIMIT %(most)s
+))
+
+
+-- name: delete_targets
+-- Deletes some targets of rebuilds that are over and whose totals are stored: nobody reads them any more.
+DELETE FROM rebuild_target
+WHERE ctid = ANY (ARRAY(
+    SELECT t.ctid
+    FROM rebuild r
+    JOIN rebuild_target t ON t.rebuild_id = r.id
+    WHERE r.totals IS NOT NULL
+    LIMIT %(most)s
+))
+
+
+-- name: expired_previews
+-- Their expressions are locked, unless somebody is making or cancelling a preview of them.
+SELECT v.id, v.expression_id
+FROM expression e
+JOIN preview v ON v.expression_id = e.id
+WHERE v.expires_at <= now()
+ORDER BY e.id
+FOR NO KEY UPDATE OF e SKIP LOCKED
+
+
+-- name: first_tags
+-- Of each rebuild given: how many tags it has, and the names of the first of them, in the order in which the
+-- tags were made. A rebuild may have all tags there are: no more of them than are shown are looked up.
+SELECT r.id,
+       (SELECT count(*) FROM rebuild_tag rt WHERE rt.rebuild_id = r.id),
+       ARRAY(
+           SELECT (SELECT name FROM tag WHERE tag.id = rt.tag_id)
+           FROM rebuild_tag rt
+           WHERE rt.rebuild_id = r.id
+           ORDER BY rt.tag_id
+           LIMIT %(most)s
+       )
+FROM unnest(%(rebuilds)s::bigint[]) AS r (id)
+
+
+-- name: flip_tags
+-- Relies on: the tags are locked and their pending expressions complete (complete_tags.sql).
+UPDATE tag
+SET expression_id = pending_expression_id, pending_expression_id = NULL
+WHERE id = ANY(%(tags)s) AND pending_expression_id IS NOT NULL
+
+
+-- name: force_matches
+-- A forced rebuild: every match of the expressions becomes stale; readers keep the members, and
+-- `kept_rev` the rev that they are true at. Locks in the order in which completions do.
+WITH held AS MATERIALIZED (
+    SELECT m.expression_id, m.partition_id
+    FROM match m
+    WHERE m.expression_id = ANY(%(expressions)s) AND m.rev >= 0
+    ORDER BY m.partition_id, m.expression_id
+    FOR NO KEY UPDATE
+)
+UPDATE match
+SET kept_rev = match.rev, rev = -1
+FROM held
+WHERE match.expression_id = held.expression_id AND match.partition_id = held.partition_id
+
+
+-- name: hold_tag
+SELECT id FROM tag WHERE name = %(name)s FOR KEY SHARE
+
+
+-- name: insert_preview
+-- The targets are the partitions' revs now: what is uploaded later does not delay the preview.
+INSERT INTO preview (uuid, requested_by_id, client, expression_id, compare_to_id, targets, expires_at)
+SELECT gen_random_uuid(), %(user)s, %(client)s, %(expression)s, %(compare_to)s,
+       coalesce(jsonb_object_agg(id, rev), '{}'), now() + make_interval(secs => 60 * %(minutes)s)
+FROM partition
+RETURNING id
+
+
+-- name: live_workers
+-- Of each cluster: (id, name, live workers whose token names it).
+SELECT c.id, c.name,
+       (SELECT count(*)
+        FROM worker
+        JOIN worker_token token ON token.id = worker.token_id AND token.revoked_at IS NULL
+        WHERE worker.last_heartbeat > now() - make_interval(secs => %(seconds)s)
+          AND (token.all_clusters
+               OR EXISTS (SELECT FROM worker_token_cluster may
+                          WHERE may.workertoken_id = token.id AND may.cluster_id = c.id)))
+FROM cluster c
+ORDER BY c.name
+
+
+-- name: lock_client
+-- The previews of one client of a user are made and cancelled one after the other.
+SELECT pg_advisory_xact_lock(hashtextextended(%(client)s, %(user)s))
+
+
+-- name: lock_expressions
+-- Those whose previews change, and the one with this digest, always in the same order.
+SELECT id
+FROM expression
+WHERE id = ANY(%(expressions)s) OR digest = %(digest)s
+ORDER BY id
+FOR NO KEY UPDATE
+
+
+-- name: membership
+-- The incarnation of the database (null: not noted yet), and one text that changes whenever the node list
+-- of the tag could read differently within it.
+SELECT (SELECT uuid FROM current_incarnation), coalesce(string_agg(
+           concat_ws(':', p.id, p.rev, m.rev, extract(epoch FROM m.evaluated_at), md5(a.members)),
+           ',' ORDER BY p.id
+       ), '')
+FROM partition p
+LEFT JOIN match m ON m.partition_id = p.id AND m.expression_id = %(expression)s
+LEFT JOIN assignment a ON a.partition_id = p.id AND a.tag_id = %(tag)s
+
+
+-- name: named_places
+-- The system_ids of the nodes, live or deleted, at these (partition, slot): a slot is never used again.
+SELECT n.partition_id, n.slot, n.system_id
+FROM unnest(%(partitions)s::bigint[], %(slots)s::int[]) AS place (partition_id, slot)
+JOIN node n ON n.partition_id = place.partition_id AND n.slot = place.slot
+
+
+-- name: nodes_at
+-- The live nodes at these (partition, slot), in their order.
+SELECT n.partition_id, n.slot, n.system_id, n.hostname, n.kind, c.name, c.uuid, n.rev, n.created_at,
+       n.updated_at
+FROM unnest(%(partitions)s::bigint[], %(slots)s::int[]) AS place (partition_id, slot)
+JOIN node n ON n.partition_id = place.partition_id AND n.slot = place.slot
+JOIN partition p ON p.id = n.partition_id
+JOIN cluster c ON c.id = p.cluster_id
+WHERE n.deleted_at IS NULL
+ORDER BY n.partition_id, n.slot
+
+
+-- name: notify_previews
+-- Wakes those who wait for a preview of one of the expressions given, if there are any.
+SELECT pg_notify('tagmill_preview', '')
+WHERE EXISTS (
+    SELECT FROM preview v WHERE v.expression_id = ANY(%(expressions)s) AND v.completed_at IS NULL
+)
+
+
+-- name: present_members
+-- Of each partition where an expression holds somewhere: (partition, capacity, members, slots of nodes that
+-- were deleted after the evaluation, which may still have a bit). Relies on: a tombstone's rev is above the
+-- rev of every match that may hold its bit; the partitions are locked.
+SELECT p.id, p.capacity, m.members,
+       array(SELECT n.slot
+             FROM node n
+             WHERE n.partition_id = p.id AND n.rev > coalesce(m.kept_rev, m.rev)
+               AND n.deleted_at IS NOT NULL)
+FROM match m
+JOIN partition p ON p.id = m.partition_id
+WHERE m.expression_id = %(expression)s
+ORDER BY p.id
+
+
+-- name: preview_members
+-- Of each partition, of one cluster or of all: its slots and live nodes, its members under the preview's expression (null: not evaluated yet), and those of
+-- the tag that it is compared with, published or assigned by hand; and the slots of nodes that were deleted
+-- after the older of both evaluations, which may still have a bit.
+-- Relies on: a tombstone's rev is above the rev of every match that may hold its bit. What members are true
+-- at is `kept_rev` during a forced rebuild (`rev` is -1 then), else `rev`. Bits of manual tags go with the
+-- node.
+SELECT p.id, p.cluster_id, p.next_slot, p.node_count, m.members, coalesce(published.members, assigned.members),
+       CASE WHEN older.true_at < p.rev THEN (
+           SELECT array_agg(n.slot)
+           FROM node n
+           WHERE n.partition_id = p.id AND n.rev > older.true_at AND n.deleted_at IS NOT NULL
+       ) END
+FROM partition p
+LEFT JOIN match m ON m.partition_id = p.id AND m.expression_id = %(expression)s
+LEFT JOIN tag ON tag.id = %(compare_to)s
+LEFT JOIN match published ON published.partition_id = p.id
+                         AND published.expression_id = tag.expression_id
+LEFT JOIN assignment assigned ON assigned.partition_id = p.id AND assigned.tag_id = tag.id
+                             AND tag.expression_id IS NULL
+CROSS JOIN LATERAL (
+    SELECT least(coalesce(m.kept_rev, m.rev), coalesce(published.kept_rev, published.rev)) AS true_at
+) older
+WHERE %(cluster)s::bigint IS NULL OR p.cluster_id = %(cluster)s
+ORDER BY p.id
+
+
+-- name: preview_progress
+-- Of the previews given: (uuid, partitions, those that have not reached their target, when it was
+-- complete, the failure, or null). A partition that is gone has nothing to reach; a forced rebuild
+-- takes no match away. One preview after the other: together, all matches there are would be read.
+SELECT v.uuid, reached.partitions, reached.pending, v.completed_at,
+       CASE WHEN e.failed_at IS NOT NULL THEN e.failure END
+FROM preview v
+JOIN expression e ON e.id = v.expression_id
+CROSS JOIN LATERAL (
+    SELECT count(*) AS partitions,
+           count(*) FILTER (
+               WHERE coalesce(m.kept_rev, m.rev, -1) < target.value::bigint
+           ) AS pending
+    FROM jsonb_each_text(v.targets) AS target
+    JOIN partition p ON p.id = target.key::bigint
+    LEFT JOIN match m ON m.expression_id = v.expression_id AND m.partition_id = p.id
+) reached
+WHERE v.uuid = ANY(%(previews)s)
+
+
+-- name: progress
+-- A rebuild's targets: all and reached ones; and its partitions' nodes: all, and those of partitions in
+-- which every target is reached.
+SELECT coalesce(sum(targets), 0), coalesce(sum(reached), 0), coalesce(sum(node_count), 0),
+       coalesce(sum(node_count) FILTER (WHERE reached = targets), 0)
+FROM (
+    SELECT p.id, p.node_count, count(*) AS targets, count(*) FILTER (WHERE m.rev >= t.rev) AS reached
+    FROM rebuild_target t
+    JOIN partition p ON p.id = t.partition_id
+    LEFT JOIN match m ON m.expression_id = t.expression_id AND m.partition_id = t.partition_id
+    WHERE t.rebuild_id = %(rebuild)s
+    GROUP BY p.id
+) partitions
+
+
+-- name: reached
+-- Of the rebuilds given, those with nothing left to wait for, and whether an expression of theirs failed.
+-- A target waits while its match is below its rev; targets of expressions that failed, or that nothing
+-- refers to any more, wait for nothing. The rebuild of a definition also waits until it is published, which
+-- a partition made meanwhile may delay. Relies on: the rebuilds' rows are locked, so that two last
+-- completions see each other; what is complete has been published before.
+SELECT r.id,
+       EXISTS (
+           SELECT
+           FROM rebuild_tag rt
+           JOIN tag ON tag.id = rt.tag_id
+           JOIN expression e ON e.id IN (tag.expression_id, tag.pending_expression_id)
+           WHERE rt.rebuild_id = r.id AND e.failed_at IS NOT NULL
+             AND EXISTS (SELECT FROM rebuild_target t
+                         WHERE t.rebuild_id = r.id AND t.expression_id = e.id)
+       )
+FROM rebuild r
+WHERE r.id = ANY(%(rebuilds)s)
+  AND NOT EXISTS (
+      SELECT
+      FROM rebuild_target t
+      JOIN expression e ON e.id = t.expression_id AND e.failed_at IS NULL
+      LEFT JOIN match m ON m.expression_id = t.expression_id AND m.partition_id = t.partition_id
+      WHERE t.rebuild_id = r.id
+        AND (m.rev IS NULL OR m.rev < t.rev)
+        AND EXISTS (
+            SELECT FROM tag
+            WHERE tag.expression_id = t.expression_id OR tag.pending_expression_id = t.expression_id
+        )
+  )
+  AND NOT EXISTS (
+      SELECT
+      FROM rebuild_tag rt
+      JOIN tag ON tag.id = rt.tag_id
+      JOIN expression e ON e.id = tag.pending_expression_id AND e.failed_at IS NULL
+      WHERE rt.rebuild_id = r.id AND r.reason <> 'forced'
+  )
+
+
+-- name: renew_expressions
+-- An expression is live until its last preview ends. Relies on: the expressions are locked by all who add
+-- or remove a preview of them.
+UPDATE expression e
+SET preview_until = (SELECT max(v.expires_at) FROM preview v WHERE v.expression_id = e.id),
+    used_at = now()
+WHERE e.id = ANY(%(expressions)s)
+
+
+-- name: restore_matches
+-- Takes back what a forced rebuild made stale and nobody has evaluated yet, unless another forced rebuild
+-- that still runs wants it too.
+WITH held AS MATERIALIZED (
+    SELECT m.expression_id, m.partition_id
+    FROM match m
+    JOIN rebuild_target t ON t.expression_id = m.expression_id AND t.partition_id = m.partition_id
+    WHERE t.rebuild_id = %(rebuild)s AND m.rev = -1 AND m.kept_rev IS NOT NULL
+      AND NOT EXISTS (
+          SELECT
+          FROM rebuild_target other
+          JOIN rebuild r ON r.id = other.rebuild_id
+          WHERE other.expression_id = m.expression_id AND other.partition_id = m.partition_id
+            AND r.id <> %(rebuild)s AND r.state = 'running' AND r.reason = 'forced'
+      )
+    ORDER BY m.partition_id, m.expression_id
+    FOR NO KEY UPDATE OF m
+)
+UPDATE match
+SET rev = match.kept_rev, kept_rev = NULL
+FROM held
+WHERE match.expression_id = held.expression_id AND match.partition_id = held.partition_id
+
+
+-- name: status
+-- The states and counts of any number of tags at once: (null, null, partitions there are); for each
+-- expression given (expression, null, its fresh matches, the last evaluation, the live nodes it matches, why
+-- it failed or null); for each tag given that is assigned by hand (null, tag, null, null, its nodes, null).
+-- Matches are read once. Nodes that were deleted after an evaluation still have their bit in it: those bits
+-- are taken off by one mask for each partition and each rev that members are true at, however many
+-- expressions there are, and only where a partition has changed since.
+-- Relies on: a tombstone's rev is above the rev of every match that may hold its bit. What members are true
+-- at is `kept_rev` during a forced rebuild (`rev` is -1 then), else `rev`. Bits of assignments go with the
+-- node. In the text of a bytea, bit n of `get_bit` is the character n # 7.
+WITH found AS (
+    SELECT m.expression_id, m.rev = p.rev AS is_fresh, m.evaluated_at,
+           bit_count(m.members)::int AS nodes, octet_length(m.members) AS bytes,
+           CASE WHEN coalesce(m.kept_rev, m.rev) < p.rev THEN p.id END AS behind,
+           CASE WHEN coalesce(m.kept_rev, m.rev) < p.rev THEN coalesce(m.kept_rev, m.rev) END AS true_at
+    FROM match m
+    JOIN partition p ON p.id = m.partition_id
+    WHERE m.expression_id IN (SELECT unnest(%(expressions)s::bigint[]))
+),
+sums AS MATERIALIZED (
+    SELECT expression_id, behind, true_at, bytes, count(*) FILTER (WHERE is_fresh) AS fresh,
+           max(evaluated_at) AS evaluated_at, sum(nodes) AS nodes
+    FROM found
+    GROUP BY GROUPING SETS ((expression_id), (behind, true_at, bytes))
+),
+deleted AS MATERIALIZED (
+    SELECT s.behind AS partition_id, s.true_at, s.bytes, tombstones.slots
+    FROM (
+        SELECT *, repeat('0', 8 * bytes)::varbit AS no_slots FROM sums WHERE behind > 0 AND bytes > 0
+        -- Made once for each, not for every tombstone.
+        OFFSET 0
+    ) s
+    CROSS JOIN LATERAL (
+        SELECT bit_or(set_bit(s.no_slots, n.slot # 7, 1)) AS slots
+        FROM node n
+        WHERE n.partition_id = s.behind AND n.rev > s.true_at
+          AND n.deleted_at IS NOT NULL AND n.slot < 8 * s.bytes
+    ) tombstones
+    WHERE tombstones.slots IS NOT NULL
+),
+gone AS (
+    SELECT held.expression_id, sum(held.nodes) AS nodes
+    FROM deleted d
+    CROSS JOIN LATERAL (
+        SELECT m.expression_id,
+               bit_count(('x' || encode(m.members, 'hex'))::varbit & d.slots)::int AS nodes
+        FROM match m
+        WHERE m.partition_id = d.partition_id AND m.rev IN (d.true_at, -1)
+          AND coalesce(m.kept_rev, m.rev) = d.true_at AND octet_length(m.members) = d.bytes
+          AND m.expression_id = ANY(%(expressions)s)
+        -- Not joined in another order: few partitions have changed.
+        OFFSET 0
+    ) held
+    GROUP BY held.expression_id
+)
+SELECT NULL::bigint, NULL::bigint, count(*), NULL::timestamptz, 0::bigint, NULL::text FROM partition
+UNION ALL
+SELECT e.id, NULL, coalesce(sums.fresh, 0), sums.evaluated_at,
+       coalesce(sums.nodes, 0) - coalesce(gone.nodes, 0),
+       CASE WHEN e.failed_at IS NOT NULL THEN e.failure END
+FROM expression e
+LEFT JOIN sums ON sums.expression_id = e.id
+LEFT JOIN gone ON gone.expression_id = e.id
+WHERE e.id = ANY(%(expressions)s)
+UNION ALL
+SELECT NULL, tag_id, NULL, NULL, sum(bit_count(members)::int), NULL
+FROM assignment
+WHERE tag_id = ANY(%(tags)s)
+GROUP BY tag_id
+
+
+-- name: waiting
+-- What the expressions, rebuilds and previews given wait for: (kind, id, the failure of an expression or
+-- null, its cluster, live workers that may answer for the cluster, partitions that wait there, those of
+-- them that a worker holds). Nothing is said of what waits for nothing.
+-- An expression waits where it has no fresh match; a rebuild where a target is not reached, or a pending
+-- definition of its tags has no match yet; a preview where its rev of the request is not reached (a forced
+-- rebuild takes nothing from it). An expression that failed is leased to nobody: its partitions wait for
+-- no worker. Relies on: match.rev <= partition.rev; a missing match is stale.
+WITH wanted (kind, id, expression_id, partition_id, rev) AS (
+    SELECT 'expression', e.id, e.id, p.id, p.rev
+    FROM unnest(%(expressions)s::bigint[]) AS e (id)
+    CROSS JOIN partition p
+    UNION ALL
+    SELECT 'rebuild', t.rebuild_id, t.expression_id, t.partition_id, t.rev
+    FROM rebuild_target t
+    WHERE t.rebuild_id = ANY(%(rebuilds)s::bigint[])
+      AND t.expression_id IN (
+          SELECT expression_id FROM tag WHERE expression_id IS NOT NULL
+          UNION ALL
+          SELECT pending_expression_id FROM tag WHERE pending_expression_id IS NOT NULL
+      )
+    UNION ALL
+    SELECT 'rebuild', r.id, tag.pending_expression_id, p.id, 0
+    FROM rebuild r
+    JOIN rebuild_tag rt ON rt.rebuild_id = r.id
+    JOIN tag ON tag.id = rt.tag_id AND tag.pending_expression_id IS NOT NULL
+    CROSS JOIN partition p
+    WHERE r.id = ANY(%(rebuilds)s::bigint[]) AND r.reason <> 'forced'
+    UNION ALL
+    SELECT 'preview', v.id, v.expression_id, target.key::bigint, target.value::bigint
+    FROM preview v
+    CROSS JOIN LATERAL jsonb_each_text(v.targets) AS target
+    WHERE v.id = ANY(%(previews)s::bigint[]) AND v.completed_at IS NULL
+),
+waiting AS (
+    -- An expression of a rebuild may wait in a partition where another waits, too.
+    SELECT DISTINCT w.kind, w.id, w.partition_id, p.cluster_id,
+           CASE WHEN e.failed_at IS NOT NULL THEN e.failure END AS failure
+    FROM wanted w
+    JOIN expression e ON e.id = w.expression_id
+    JOIN partition p ON p.id = w.partition_id
+    LEFT JOIN match m ON m.expression_id = w.expression_id AND m.partition_id = w.partition_id
+    WHERE coalesce(CASE w.kind WHEN 'preview' THEN coalesce(m.kept_rev, m.rev) ELSE m.rev END, -1) < w.rev
+       OR m.rev IS NULL
+),
+alive AS (
+    SELECT worker.token_id, token.all_clusters
+    FROM worker
+    JOIN worker_token token ON token.id = worker.token_id AND token.revoked_at IS NULL
+    WHERE worker.last_heartbeat > now() - make_interval(secs => %(seconds)s)
+),
+clusters AS MATERIALIZED (
+    SELECT c.id, c.name,
+           (SELECT count(*) FROM alive
+            WHERE alive.all_clusters
+               OR EXISTS (SELECT FROM worker_token_cluster may
+                          WHERE may.workertoken_id = alive.token_id AND may.cluster_id = c.id)) AS workers
+    FROM cluster c
+)
+SELECT w.kind, w.id, w.failure, c.name, coalesce(c.workers, 0), w.partitions, w.held
+FROM (
+    SELECT waiting.kind, id, failure, CASE WHEN failure IS NULL THEN waiting.cluster_id END AS cluster_id,
+           count(*) AS partitions, count(lease.partition_id) AS held
+    FROM waiting
+    LEFT JOIN lease ON lease.partition_id = waiting.partition_id AND lease.deadline > now()
+    GROUP BY waiting.kind, id, failure, CASE WHEN failure IS NULL THEN waiting.cluster_id END
+) w
+LEFT JOIN clusters c ON c.id = w.cluster_id
+ORDER BY w.kind, w.id, w.failure NULLS LAST, c.name

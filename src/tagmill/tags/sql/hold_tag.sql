@@ -1,1 +1,0 @@
-SELECT id FROM tag WHERE name = %(name)s FOR KEY SHARE

@@ -1,0 +1,102 @@
+"""Workers, their tokens, and the leases under which they evaluate partitions."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.db import models
+from django.db.models.functions import Now
+
+from tagmill.fleet.models import Cluster, Partition
+
+
+class WorkerToken(models.Model):
+    """What a worker authenticates with: bound to clusters, good for nothing else.
+
+    The token is `tmw_<lookup>_<secret>`; only `lookup` and the SHA-256 of the secret are stored.
+    """
+
+    name = models.CharField(max_length=256)
+    lookup = models.CharField(max_length=16, unique=True, editable=False)
+    secret_digest = models.BinaryField(max_length=32, editable=False)
+    clusters = models.ManyToManyField(
+        Cluster,
+        blank=True,
+        related_name="worker_tokens",
+        db_table="worker_token_cluster",
+        help_text="the clusters it may read and answer for",
+    )
+    all_clusters = models.BooleanField(default=False, help_text="also those made later")
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        db_table = "worker_token"
+        ordering = ["name"]
+        constraints = [
+            # One that is revoked stays for the record, and leaves its name to the next.
+            models.UniqueConstraint(
+                fields=["name"],
+                condition=models.Q(revoked_at=None),
+                name="worker_token_name",
+                violation_error_message="there is a worker token of this name already: revoke it",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Worker(models.Model):
+    """One running worker process, as it registered itself. Deleted when it stays silent.
+
+    What it holds and is leased belongs to one incarnation of the database (`fleet.incarnation`).
+    """
+
+    uuid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
+    incarnation = models.UUIDField(
+        editable=False, help_text="the database's when it registered: in another it is void"
+    )
+    token = models.ForeignKey(WorkerToken, on_delete=models.CASCADE, related_name="workers")
+    name = models.CharField(max_length=256)
+    evaluator = models.CharField(max_length=32)
+    version = models.CharField(max_length=64)
+    host = models.CharField(max_length=256, db_default="", help_text="empty: it did not say")
+    pid = models.IntegerField(db_default=0)
+    registered_at = models.DateTimeField(db_default=Now(), editable=False)
+    last_heartbeat = models.DateTimeField(db_default=Now(), editable=False)
+    ordinary_until = models.DateTimeField(
+        db_default=Now(), editable=False, help_text="everything else before previews until then"
+    )
+    rebuilds_until = models.DateTimeField(
+        db_default=Now(), editable=False, help_text="rebuilds before changes until then"
+    )
+
+    class Meta:
+        db_table = "worker"
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Lease(models.Model):
+    """A worker's hold on one partition's job until `deadline`, by the database's clock.
+
+    At most one per partition: the job's Procrastinate `lock` is the partition.
+    """
+
+    uuid = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    worker = models.ForeignKey(Worker, on_delete=models.CASCADE, related_name="leases")
+    partition = models.OneToOneField(Partition, on_delete=models.CASCADE, related_name="lease")
+    job_id = models.BigIntegerField(unique=True)
+    rev = models.BigIntegerField(help_text="the partition's rev when it was leased")
+    kind = models.PositiveSmallIntegerField(
+        db_default=1, help_text="what it is for: 0 vocabularies, 1 all, 2 changes, 4 previews"
+    )
+    leased_at = models.DateTimeField(db_default=Now(), editable=False)
+    deadline = models.DateTimeField()
+
+    class Meta:
+        db_table = "lease"
+        indexes = [models.Index(fields=["deadline"], name="lease_deadline")]

@@ -1,0 +1,163 @@
+"""Worker tokens, and the workers that registered with them."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Collection, Sequence
+from datetime import timedelta
+from typing import Literal
+from uuid import UUID
+
+import structlog
+from django.db import IntegrityError, transaction
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from tagmill import locks
+from tagmill.config import load
+from tagmill.errors import AlreadyExists, Invalid, NotFound, WorkerGone
+from tagmill.fleet import incarnation
+from tagmill.fleet.models import Cluster
+from tagmill.work.models import Worker, WorkerToken
+from tagmill_wire.messages import Register
+
+log = structlog.get_logger("tagmill.workers")
+
+TOKEN = re.compile(r"tmw_([0-9a-f]{16})_([A-Za-z0-9_-]{20,100})")
+LOOKUP_BYTES = 8
+SECRET_BYTES = 32
+NAME_LENGTH = 256
+SHORT_LENGTH = {"evaluator": 32, "version": 64}
+MAX_PID = 2**31 - 1
+# A worker silent for this many leases is forgotten; it registers again when it comes back.
+SILENT_LEASES = 3
+
+
+def issue_token(name: str, clusters: Sequence[Cluster] | Literal["all"]) -> tuple[WorkerToken, str]:
+    """A token for these clusters ("all": also those made later) and its plaintext, which is not
+    stored. Raises AlreadyExists, Invalid."""
+    if not name.strip() or not name.isprintable() or len(name) > NAME_LENGTH:
+        raise Invalid("a token's name is one line of text", field="name")
+    chosen = None if clusters == "all" else list(clusters)
+    if chosen == []:
+        raise Invalid("name the clusters that the token is for", field="clusters")
+    lookup, secret = secrets.token_hex(LOOKUP_BYTES), secrets.token_urlsafe(SECRET_BYTES)
+    try:
+        with transaction.atomic():
+            token = WorkerToken.objects.create(
+                name=name, lookup=lookup, secret_digest=_digest(secret), all_clusters=chosen is None
+            )
+            if chosen is not None:
+                token.clusters.set(chosen)
+    except IntegrityError:
+        raise AlreadyExists(f"there is a worker token {name!r} already", field="name") from None
+    return token, f"tmw_{lookup}_{secret}"
+
+
+def authenticate(token: str) -> WorkerToken | None:
+    """The token's row; None when it is wrong or revoked. The secret is compared in constant time,
+    and against something also when there is no such token."""
+    parts = TOKEN.fullmatch(token)
+    if parts is None:
+        _refuse("it is no worker token, as tmw_...")
+        return None
+    found = WorkerToken.objects.filter(lookup=parts[1]).first()
+    expected = bytes(found.secret_digest) if found else b"\0" * hashlib.sha256().digest_size
+    is_right = hmac.compare_digest(expected, _digest(parts[2]))
+    if found is None:
+        _refuse("no token has this lookup", parts[1])
+    elif not is_right:
+        _refuse("its secret is wrong", parts[1], found.name)
+    elif found.revoked_at is not None:
+        _refuse("it was revoked", parts[1], found.name)
+    else:
+        return found
+    return None
+
+
+def revoke(key: str) -> int:
+    """Workers that use the token, by its name or its lookup, stop at their next request. How many
+    were revoked by this: 0 for one that was before. Raises NotFound."""
+    found = WorkerToken.objects.filter(Q(name=key) | Q(lookup=key))
+    if not found.exists():
+        raise NotFound(f"there is no worker token {key!r}")
+    return found.filter(revoked_at=None).update(revoked_at=Now())
+
+
+def _refuse(why: str, lookup: str = "", name: str = "") -> None:
+    """For the operator alone: whoever asks does not learn which of it is wrong."""
+    log.info(
+        "a worker's token is refused",
+        action="worker_refused",
+        why=why,
+        lookup=lookup,
+        known_as=name,
+    )
+
+
+def register(token: WorkerToken, said: Register) -> Worker:
+    """Raises Invalid."""
+    try:
+        _check(said)
+    except Invalid as error:
+        why = f"{error.extra['field']}: {error.detail}"
+        log.info("a worker is refused", action="worker_refused", why=why, known_as=token.name)
+        raise
+    return Worker.objects.create(
+        incarnation=incarnation.current(),
+        token=token,
+        name=said.name,
+        evaluator=said.evaluator,
+        version=said.version,
+        host=said.host,
+        pid=said.pid,
+    )
+
+
+def _check(said: Register) -> None:
+    """Raises Invalid."""
+    for field, limit in {"name": NAME_LENGTH, **SHORT_LENGTH}.items():
+        value = getattr(said, field)
+        if not value or len(value) > limit or not value.isprintable():
+            raise Invalid(f"must be 1 to {limit} printable characters", field=field)
+    if len(said.host) > NAME_LENGTH or not said.host.isprintable():
+        raise Invalid(f"must be at most {NAME_LENGTH} printable characters", field="host")
+    if not 0 <= said.pid <= MAX_PID:
+        raise Invalid("must be the number of a process", field="pid")
+
+
+def get(uuid: UUID, token: WorkerToken) -> Worker:
+    """The worker, if it registered with this token. Raises WorkerGone."""
+    found = Worker.objects.select_related("token").filter(uuid=uuid, token=token).first()
+    if found is None:
+        raise WorkerGone("no such worker: register again")
+    return found
+
+
+def live(clusters: Collection[int], but: Worker | None = None) -> int:
+    """How many workers were heard of within a lease's time, and may take work of one of these
+    clusters; `but` is not counted."""
+    recently = Now() - timedelta(seconds=load().lease_seconds)
+    may = Q(token__all_clusters=True) | Q(token__clusters__in=clusters)
+    found = Worker.objects.filter(may, token__revoked_at=None, last_heartbeat__gt=recently)
+    if but is not None:
+        found = found.exclude(id=but.id)
+    return found.distinct().count()
+
+
+def prune() -> int:
+    """Forget workers that have been silent for long; how many. One that has a lease is kept until
+    the reaper has taken it."""
+    silence = timedelta(seconds=SILENT_LEASES * load().lease_seconds)
+    silent = Worker.objects.filter(last_heartbeat__lt=Now() - silence, leases=None)
+    with transaction.atomic():
+        # One that speaks up at this moment, and may be given a lease, has locked its row.
+        ids = [row.id for row in locks.rows(silent, to_delete=True, skip_locked=True)]
+        return Worker.objects.filter(id__in=ids).delete()[0]
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode()).digest()

@@ -1,0 +1,228 @@
+"""Documents: checked at upload, kept as text, composed for evaluation.
+
+Everything that comes from outside passes `normalise` once. What it returns is trusted afterwards:
+`compose` only repeats the refusal of entities and of the network.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lxml import etree
+
+from tagmill_expressions.encoding import decode, position, refuse
+from tagmill_expressions.errors import DocumentError, DocumentTooLarge
+from tagmill_expressions.lexer import ILLEGAL, NCNAME
+
+MAIN_PROBE = "lshw"
+"""The probe whose root is the document's, in no namespace."""
+
+# Without `huge_tree`, libxml2 refuses deeper elements and longer text nodes or attribute values.
+_LIBXML2_DEPTH = 255
+_LIBXML2_TEXT_BYTES = 10_000_000
+
+# What may stand before the root, other than a DOCTYPE. Possessive: a million comments leave no
+# million places to come back to.
+_PROLOG = re.compile(r"(?>[ \t\r\n]++|<!--.*?-->|<\?.*?\?>)*+", re.DOTALL)
+# A DOCTYPE that declares nothing itself, as `lstopo` and `nvidia-smi` print it.
+_S = "[ \t\r\n]"
+_LITERAL = """(?:"[^"]*"|'[^']*')"""
+_PUBLIC = r"""(?:"[-'()+,./:=?;!*#@$%\w \r\n]*"|'[-()+,./:=?;!*#@$%\w \r\n]*')"""
+_DOCTYPE = re.compile(
+    rf"<!DOCTYPE{_S}++{NCNAME.pattern}(?::{NCNAME.pattern})?"
+    rf"(?:{_S}++(?:SYSTEM|PUBLIC{_S}++{_PUBLIC}){_S}++{_LITERAL})?{_S}*+>",
+    re.ASCII,
+)
+_NOT_LINES = re.compile("[^\n]++")
+_DECLARES = (
+    "a DOCTYPE may name a file, which is not read, and nothing else: remove it, with its entities"
+)
+_NAME = re.compile(r"<[^\s/>]+")
+
+
+@dataclass(frozen=True)
+class Limits:
+    bytes: int
+    """Of the document as it is uploaded."""
+    depth: int
+    """Of nested elements; the root is at 1."""
+    nodes: int = 400_000
+    """Of elements, texts, comments and, for two each, attributes; counted from above. A node takes
+    libxml2 up to 200 bytes."""
+
+
+def parse(data: bytes, limits: Limits) -> etree._Element:
+    """The root of a document from outside. Raises DocumentError or DocumentTooLarge.
+
+    Refused: a DOCTYPE that declares anything (so there are no entities to expand), any namespace
+    error, more bytes, nodes or nesting than the limits allow. Nothing is ever fetched.
+    """
+    return _parse(*_accepted(data, limits), limits)
+
+
+def normalise(data: bytes, limits: Limits) -> str:
+    """The text to keep: what was uploaded, without byte order mark, XML declaration and DOCTYPE, of
+    which the line ends stay: a line has the number that it has in what was uploaded.
+
+    Raises as `parse` does, with the line and column of the uploaded document.
+    """
+    text, start, doctype = _accepted(data, limits)
+    # The tree is gone before the text is copied: both are large.
+    _parse(text, start, doctype, limits)
+    above, between = text.count("\n", 0, start), text.count("\n", *doctype)
+    return "\n" * above + text[start : doctype[0]] + "\n" * between + text[doctype[1] :]
+
+
+def compose(probes: Mapping[str, str]) -> etree._ElementTree:
+    """The one document of a node, from the normalised text of each of its probes.
+
+    `lshw` gives the root, an empty `<list/>` where a node has none. The roots of the others become
+    the root's last children, in the order of the probes' names. Those of their elements that are
+    in no namespace move to the namespace that bears the probe's name; attributes stay as they are.
+    Comments around those roots are left out. A probe's name is `[a-z][a-z0-9_-]*`.
+    """
+    main = probes.get(MAIN_PROBE)
+    root = etree.Element("list") if main is None else _trusted(main)
+    if len(probes) > (main is not None):
+        for probe in sorted(probes):
+            if probe != MAIN_PROBE:
+                root.append(_in_namespace(probes[probe], probe))
+    return root.getroottree()
+
+
+def compose_xml(probes: Mapping[str, str]) -> str:
+    """`compose` as text, without an XML declaration."""
+    if probes.keys() == {MAIN_PROBE}:
+        return probes[MAIN_PROBE]
+    return etree.tostring(compose(probes), encoding="unicode")
+
+
+def _accepted(data: bytes, limits: Limits) -> tuple[str, int, tuple[int, int]]:
+    """The text, where it begins behind the declaration, and where its DOCTYPE lies.
+
+    All that can be told without a tree, which takes up to fifty times the bytes.
+    """
+    if len(data) > limits.bytes:
+        message = f"the document has {len(data):,} bytes, more than the limit of {limits.bytes:,}"
+        raise DocumentTooLarge(message, limits.bytes)
+    text, start = decode(data)
+    end = _skip_prolog(text, start)
+    if end == len(text):
+        refuse("the document is empty: it needs a root element", text, 0)
+    doctype = end, end
+    if text.startswith("<!DOCTYPE", end):
+        found = _DOCTYPE.match(text, end)
+        if found is None or ILLEGAL.search(text, *found.span()):
+            refuse(_DECLARES, text, end)
+        doctype = found.span()
+        again = _skip_prolog(text, doctype[1])
+        if text.startswith("<!DOCTYPE", again):
+            refuse("a second DOCTYPE: remove it", text, again)
+    nodes = count_nodes(text)
+    if nodes > limits.nodes:
+        message = (
+            f"the document has up to {nodes:,} nodes, more than the limit of {limits.nodes:,}: "
+            "leave out what no tag asks for"
+        )
+        raise DocumentTooLarge(message, limits.nodes)
+    return text, start, doctype
+
+
+def _skip_prolog(text: str, start: int) -> int:
+    prolog = _PROLOG.match(text, start)
+    return prolog.end() if prolog else start
+
+
+def count_nodes(text: str) -> int:
+    """At least as many as a tree of the text has, a namespace declaration being an attribute."""
+    markup = text.count("<")
+    opening, texts = markup - text.count("</"), markup - text.count("><")
+    attributes = min(text.count("="), (text.count('"') + text.count("'")) // 2)
+    return opening + texts + 2 * attributes
+
+
+def _parse(text: str, start: int, doctype: tuple[int, int], limits: Limits) -> etree._Element:
+    # Blanks in place of what is dropped keep the lines and columns that libxml2 tells.
+    kept = text[start : doctype[0]].encode(), text[doctype[1] :].encode()
+    blanks = _blank(text[:start]).encode(), _blank(text[slice(*doctype)]).encode()
+    huge = limits.depth > _LIBXML2_DEPTH or limits.bytes > _LIBXML2_TEXT_BYTES
+    parser = _parser(huge)
+    try:
+        root = etree.fromstring(b"".join((blanks[0], kept[0], blanks[1], kept[1])), parser)
+    except etree.XMLSyntaxError:
+        _check_log(parser, text, limits)
+        raise
+    # libxml2 goes on after some namespace errors, and other readers do not.
+    _check_log(parser, text, limits)
+    if root.getroottree().docinfo.internalDTD is not None:
+        raise DocumentError(_DECLARES, None, None)  # out of sight above: never seen
+    _check_depth(root, limits.depth)
+    return root
+
+
+def _blank(text: str) -> str:
+    return _NOT_LINES.sub(lambda found: " " * len(found[0]), text)
+
+
+def _parser(huge: bool) -> etree.XMLParser:
+    """A new one each time (1 us): threads that share a parser would wait for each other."""
+    return etree.XMLParser(
+        encoding="utf-8",
+        resolve_entities=False,
+        no_network=True,
+        load_dtd=False,
+        dtd_validation=False,
+        attribute_defaults=False,
+        huge_tree=huge,
+    )
+
+
+def _check_depth(root: etree._Element, limit: int) -> None:
+    # In libxml2, level by level: a walk in Python takes ten times as long.
+    deeper = "/" + "/".join("*" * (limit + 1))
+    if etree.XPath(f"boolean({deeper})")(root):
+        first: Any = etree.XPath(f"({deeper})[1]")(root)
+        raise _too_deep(limit, first[0].sourceline, None)
+
+
+def _too_deep(limit: int, line: int | None, column: int | None) -> DocumentError:
+    return DocumentError(f"elements are nested deeper than the limit of {limit}", line, column)
+
+
+def _check_log(parser: etree.XMLParser, text: str, limits: Limits) -> None:
+    """Raises the first error that libxml2 met."""
+    entry = next((e for e in parser.error_log if e.level >= etree.ErrorLevels.ERROR), None)
+    if entry is None:
+        return
+    # libxml2 may tell a position past the end when it runs out of text.
+    line, column = min((max(entry.line, 1), max(entry.column, 1)), position(text, len(text)))
+    message = entry.message.strip()
+    if "XML_PARSE_HUGE" in message and "depth" in message.lower():
+        raise _too_deep(limits.depth, line, column) from None
+    if "XML_PARSE_HUGE" in message or entry.type_name == "ERR_NAME_TOO_LONG":
+        message = "a name, a text or an attribute value is longer than the parser accepts"
+        raise DocumentError(message, line, column) from None
+    raise DocumentError(f"not well-formed XML: {message}", line, column) from None
+
+
+def _trusted(text: str) -> etree._Element:
+    # `huge_tree`: what upload accepted under its limits must never fail here.
+    return etree.fromstring(text.encode(), _parser(huge=True))
+
+
+def _in_namespace(text: str, probe: str) -> etree._Element:
+    """The root of a probe other than `lshw`."""
+    if "xmlns" not in text:
+        # A default namespace on the root does it in the parser, in every element.
+        prolog = _PROLOG.match(text)
+        name = _NAME.match(text, prolog.end() if prolog else 0)
+        if name:
+            text = f'{text[: name.end()]} xmlns="{probe}"{text[name.end() :]}'
+        return _trusted(text)
+    root = _trusted(text)
+    for element in list(root.iter("{}*")):
+        element.tag = f"{{{probe}}}{element.tag}"
+    return root

@@ -1,0 +1,235 @@
+"""The child process: unpacks pages, evaluates them, answers. Started by `process`.
+
+Standard input and output carry frames. In, `{"open": [[id, text, namespaces]...], "seconds": s}`
+starts a pass, in which one expression may take so long.
+`{"page": n, "key": k, "run": [ids], "skip": hex}`, with a page as body, asks for the expressions
+`run` over the slots that neither an earlier page of the pass nor `skip` named; the body may be left
+out where an earlier answer said that the page with that key is held. `"learn": rev` asks for the
+vocabulary of those slots' nodes with a higher rev, too; `"singly": true` for one expression after
+the other. `{"drop": [keys]}` forgets pages. Out,
+`{"ready": true}` once, then one answer a page, with the vocabulary as body. Ends when the parent
+does, and with OUT_OF_MEMORY when it would need more than it may.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import gc
+import os
+import resource
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, BinaryIO
+
+import zstandard
+
+from tagmill_expressions.errors import ExpressionError
+from tagmill_worker import pages
+from tagmill_worker.errors import ProtocolError
+from tagmill_worker.evaluators import base, frames
+from tagmill_worker.evaluators.note import Writer
+
+NOTE_DESCRIPTOR = 3
+OUT_OF_MEMORY = errno.ENOMEM
+PR_SET_PDEATHSIG = 1
+# Compiled expressions kept between passes; one takes some kB.
+MAX_COMPILED = 4096
+# A vocabulary of 75 kB: 37 kB in a third of a millisecond.
+ZSTD_LEVEL = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """`slots`: all that the page names, those without documents included; `revs` by slot."""
+
+    image: base.Image
+    slots: int
+    revs: dict[int, int]
+
+    def newer(self, rev: int, slots: int) -> int:
+        """Those of the slots whose nodes have changed after the rev."""
+        if min(self.revs.values(), default=0) > rev:
+            return slots
+        return slots & sum(1 << slot for slot, changed in self.revs.items() if changed > rev)
+
+
+class Child:
+    """One pass at a time. Images of pages are held under their keys within `most_bytes`; when that
+    is full, newcomers pass through (see tagmill_worker.store)."""
+
+    def __init__(
+        self,
+        evaluator: base.Evaluator,
+        note: base.Note,
+        most_bytes: int = 0,
+        shadow: float = 0.0,
+    ) -> None:
+        self._evaluator = evaluator
+        self._note = note
+        self._most = most_bytes if evaluator.keeps_images else 0
+        self._shadow = shadow
+        self._held: dict[int, _Held] = {}
+        self._bytes = 0
+        self._memo: dict[tuple[str, tuple[tuple[str, str], ...]], Any] = {}
+        self._compiled: dict[int, Any] = {}
+        self._failures: dict[int, str] = {}
+        self._seen = 0
+        self._seconds = base.EVALUATION_SECONDS
+
+    def open(
+        self,
+        expressions: list[tuple[int, str, dict[str, str]]],
+        seconds: float = base.EVALUATION_SECONDS,
+    ) -> None:
+        self._compiled, self._failures, self._seen = {}, {}, 0
+        self._seconds = seconds
+        for key, text, namespaces in expressions:
+            self._note(key, 0)
+            try:
+                self._compiled[key] = self._compile(text, namespaces)
+            except ExpressionError as error:
+                self._failures[key] = str(error)
+        self._note(base.IDLE, 0)
+
+    def page(self, header: dict[str, Any], data: bytes) -> dict[str, Any]:
+        """The answer to one page; without data, to one that is held. Its `vocabulary` is bytes."""
+        started = time.perf_counter()
+        number, run = header["page"], header["run"]
+        held = self._held.get(header["key"])
+        is_held = held is not None
+        if held is None:
+            if not data:
+                return {"page": number, "missing": True}
+            held = self._image(data)
+            is_held = self._keep(header["key"], held)
+        self._seen |= int(header["skip"], 16)
+        slots = held.slots & ~self._seen
+        self._seen |= slots
+        wanted = [(key, self._compiled[key]) for key in run if key in self._compiled]
+        # All of them, as a rule: then the image need not look at a bitmap.
+        chosen = None if slots == held.slots else slots
+        learn = header.get("learn")
+        learnt = 0 if learn is None else held.newer(learn, slots)
+        answers = held.image.evaluate(
+            wanted, chosen, self._note, learnt, header["singly"], seconds=self._seconds
+        )
+        for key in answers.failures:
+            del self._compiled[key]
+        self._failures.update(answers.failures)
+        vocabulary = b""
+        if answers.vocabulary is not None and answers.vocabulary.documents:
+            vocabulary = zstandard.compress(answers.vocabulary.dump(), ZSTD_LEVEL)
+        return {
+            "page": number,
+            "held": is_held,
+            "slots": f"{slots:x}",
+            "members": {str(key): f"{bits:x}" for key, bits in answers.members.items() if bits},
+            "failures": {str(key): self._failures[key] for key in run if key in self._failures},
+            "unreadable": {str(slot): why for slot, why in answers.unreadable.items()},
+            "documents": answers.documents,
+            "shadowed": answers.shadowed,
+            "disagreements": answers.disagreements,
+            "seconds": time.perf_counter() - started,
+            "image_bytes": self._bytes,
+            "vocabulary": vocabulary,
+        }
+
+    def drop(self, keys: list[int]) -> None:
+        for key in keys:
+            held = self._held.pop(key, None)
+            if held is not None:
+                self._bytes -= held.image.nbytes
+
+    def _image(self, data: bytes) -> _Held:
+        image, slots = self._evaluator.image(partial(pages.nodes, data), self._shadow), 0
+        revs: dict[int, int] = {}
+        for slot, rev, probes in pages.entries(data):
+            slots |= 1 << slot
+            revs[slot] = rev
+            if probes:
+                self._note(base.PARSING, slot)
+                image.put(slot, probes)
+        self._note(base.IDLE, 0)
+        return _Held(image, slots, revs)
+
+    def _keep(self, key: int, held: _Held) -> bool:
+        size = held.image.nbytes
+        if not self._most or self._bytes + size > self._most:
+            return False
+        self._held[key] = held
+        self._bytes += size
+        return True
+
+    def _compile(self, text: str, namespaces: dict[str, str]) -> Any:
+        key = (text, tuple(sorted(namespaces.items())))
+        if key not in self._memo:
+            if len(self._memo) >= MAX_COMPILED:
+                self._memo.clear()
+            self._memo[key] = self._evaluator.compile(text, namespaces)
+        return self._memo[key]
+
+
+def serve(child: Child, source: BinaryIO, sink: BinaryIO) -> None:
+    """Until `source` ends."""
+    while True:
+        try:
+            header, body = frames.read(source)
+        except EOFError:
+            return
+        if "open" in header:
+            child.open(header["open"], header["seconds"])
+            continue
+        if "drop" in header:
+            child.drop(header["drop"])
+            continue
+        try:
+            answer = child.page(header, body)
+        except ProtocolError as error:
+            answer = {"page": header["page"], "error": str(error)}
+        sink.write(frames.pack(answer, answer.pop("vocabulary", b"")))
+        sink.flush()
+
+
+def die_with_parent(parent: int) -> None:
+    """End even in the middle of an evaluation, when no end of file is noticed. Linux."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        # It had ended before the line above.
+        sys.exit(1)
+
+
+def limit_memory(most_bytes: int) -> None:
+    """Better this child than whatever the host's kernel would choose. 0: no limit. What it shares
+    with others, as libraries, does not count."""
+    if most_bytes:
+        resource.setrlimit(resource.RLIMIT_DATA, (most_bytes, most_bytes))
+
+
+def main(arguments: list[str]) -> int:
+    name, parent, most_bytes, shadow, memory = arguments
+    # Ctrl-C goes to the whole terminal; the parent decides when the child ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    die_with_parent(int(parent))
+    source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    # Whatever prints must not end up among the frames.
+    os.dup2(2, 1)
+    limit_memory(int(memory))
+    evaluator = base.load(name)
+    child = Child(evaluator, Writer(NOTE_DESCRIPTOR), int(most_bytes), float(shadow))
+    gc.freeze()
+    sink.write(frames.pack({"ready": True}))
+    sink.flush()
+    try:
+        serve(child, source, sink)
+    except MemoryError:
+        return OUT_OF_MEMORY
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,163 @@
+"""One leased partition: which documents its expressions need, and the result they make.
+
+A match that was true at `base_rev` needs only the nodes that changed since; any other needs every
+node. `since` is where the fetch begins: the rev of the image held, or, where every expression has
+a base, the oldest of those (then no image is needed at all), or None for everything.
+
+The stored vocabulary is brought forward on the way: by what has changed after it, and by everything
+where there is none yet.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from twisted.internet.defer import Deferred
+
+from tagmill_wire import bitmap
+from tagmill_wire.messages import Definition, Failure, LeasedPartition, MatchResult, PartitionResult
+from tagmill_worker.errors import ProtocolError
+from tagmill_worker.evaluators.process import PageAnswer, Pass
+from tagmill_worker.pages import Page
+from tagmill_worker.store import Image
+
+
+@dataclass(eq=False, slots=True)
+class Job:
+    """Written by the runtime; `members` and `changed` as bitmaps of slots.
+
+    `held` is the store's, which another job may bring forward meanwhile: what this job says of it
+    is `held_rev`, as it was planned. Its pages are read later, and may be newer than that.
+    `deltas` has the base_rev of the expressions that only need what changed since `since`; `full`
+    are the others. `changed` are the slots that the fetched pages named.
+    """
+
+    lease: LeasedPartition
+    incarnation: str
+    held: Image | None
+    held_rev: int | None
+    since: int | None
+    deltas: dict[int, int]
+    full: list[int]
+    pass_: Pass
+    vocabulary: list[bytes] = field(default_factory=list)
+    pages: list[Page] = field(default_factory=list)
+    members: dict[int, int] = field(default_factory=dict)
+    changed: int = 0
+    documents: int = 0
+    seconds: float = 0.0
+    is_abandoned: bool = False
+    is_fetching: bool = False
+    is_passing: bool = True
+    """Whether the store has no room for its pages: they are forgotten with the job."""
+    fetching: Deferred[None] | None = None
+
+    @property
+    def everything(self) -> list[int]:
+        return [*self.deltas, *self.full]
+
+    @property
+    def rev(self) -> int:
+        """The image's after the fetch: its first page's; what it was where nothing is fetched."""
+        if self.pages:
+            return self.pages[0].rev
+        assert self.held_rev is not None  # noqa: S101 - `is_current`
+        return self.held_rev
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the image held is all that is needed: then there is nothing to fetch."""
+        if self.held_rev is None or self.deltas:
+            return False
+        return self.held_rev >= self.lease.rev
+
+    @property
+    def learns_held(self) -> bool:
+        """Whether the pages held have something that is new to the stored vocabulary."""
+        learn = self.lease.vocabulary_rev
+        return self.held_rev is not None and learn is not None and learn < self.held_rev
+
+    def fetched(self, answer: PageAnswer) -> None:
+        """The answer to a page that was fetched."""
+        self.changed |= answer.slots
+        self.add(answer)
+
+    def add(self, answer: PageAnswer) -> None:
+        """The answer to a page, fetched or held."""
+        for key, bits in answer.members.items():
+            self.members[key] = self.members.get(key, 0) | bits
+        self.documents += answer.documents
+        self.seconds += answer.seconds
+        if answer.vocabulary:
+            self.vocabulary.append(answer.vocabulary)
+
+    def result(self) -> PartitionResult:
+        """Once every page is answered. Raises ProtocolError for slots beyond the capacity."""
+        lease, failures = self.lease, self.pass_.failures
+        changed = self.changed | self.pass_.unreadable
+        try:
+            matches = [
+                self._match(item.expression, changed)
+                for item in lease.expressions
+                if item.expression not in failures
+            ]
+        except OverflowError:
+            raise ProtocolError(f"a slot beyond the capacity of {lease.capacity}") from None
+        return PartitionResult(
+            lease=lease.lease,
+            partition=lease.partition,
+            rev=self.rev,
+            matches=matches,
+            failures=[Failure(key, why) for key, why in failures.items()],
+            documents=self.documents,
+            seconds=self.seconds,
+            vocabulary=self._learnt(),
+            vocabulary_base=self.lease.vocabulary_rev,
+        )
+
+    def _learnt(self) -> list[str] | None:
+        if self.lease.vocabulary_rev is None:
+            return None
+        return [base64.b64encode(part).decode() for part in self.vocabulary]
+
+    def _match(self, key: int, changed: int) -> MatchResult:
+        capacity, members = self.lease.capacity, self.members.get(key, 0)
+        if key not in self.deltas:
+            return MatchResult(key, bitmap.encode(members, capacity))
+        return MatchResult(
+            key,
+            bitmap.encode(members & changed, capacity),
+            base_rev=self.deltas[key],
+            evaluated=bitmap.encode(changed, capacity),
+        )
+
+
+def plan(
+    lease: LeasedPartition,
+    definitions: Mapping[str, Definition],
+    held: Image | None,
+    incarnation: str,
+) -> Job:
+    """`incarnation`: the lease's. Raises ProtocolError for an expression without a definition."""
+    bases = {item.expression: item.base_rev for item in lease.expressions}
+    known = [base for base in bases.values() if base is not None and base >= 0]
+    since: int | None = None
+    if held is not None:
+        since = held.rev
+    elif len(known) == len(bases) and lease.vocabulary_rev != -1:
+        learnt = [] if lease.vocabulary_rev is None else [lease.vocabulary_rev]
+        since = min([*known, *learnt], default=None)
+    deltas = {
+        key: base
+        for key, base in bases.items()
+        if since is not None and base is not None and base >= since
+    }
+    try:
+        expressions = {key: definitions[str(key)] for key in bases}
+    except KeyError as error:
+        raise ProtocolError(f"a lease without the definition of {error}") from None
+    full = [key for key in bases if key not in deltas]
+    held_rev = None if held is None else held.rev
+    return Job(lease, incarnation, held, held_rev, since, deltas, full, Pass(expressions))

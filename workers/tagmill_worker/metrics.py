@@ -1,0 +1,124 @@
+"""The worker's Prometheus metrics. A test holds the table of docs/worker.md against this."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
+from twisted.web.resource import Resource
+from twisted.web.server import Site
+
+from tagmill_wire.messages import Register
+from tagmill_worker import logs
+
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+BYTES = tuple(float(1 << n) for n in range(10, 25, 2))
+
+
+class Metrics:
+    """One set a worker, in a registry of its own, so that tests may make many."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        make: dict[str, Any] = {"registry": self.registry}
+        self.evaluation_seconds = Histogram(
+            "tagmill_worker_evaluation_seconds",
+            "Unpacking, parsing and evaluating one batch, all its expressions",
+            buckets=SECONDS,
+            **make,
+        )
+        self.documents = Counter("tagmill_worker_documents", "Documents evaluated", **make)
+        self.unreadable = Counter(
+            "tagmill_worker_unreadable_documents",
+            "Documents that the parser refused; they match nothing",
+            **make,
+        )
+        self.unfinished = Counter(
+            "tagmill_worker_unfinished_documents",
+            "Documents and pages on which the child stalled or died twice; their partitions were"
+            " given back",
+            **make,
+        )
+        self.batch_bytes = Histogram(
+            "tagmill_worker_batch_bytes", "Bytes of a batch, compressed", buckets=BYTES, **make
+        )
+        self.retries = Counter(
+            "tagmill_worker_retries", "Requests tried again, by call", ["call"], **make
+        )
+        self.leases = Counter("tagmill_worker_leases", "Partitions leased", **make)
+        self.completions = Counter(
+            "tagmill_worker_completions",
+            "Partitions by their end: `applied`, `late`, `lost` (the lease had ended before the"
+            " evaluation did) or `given_up`",
+            ["outcome"],
+            **make,
+        )
+        self.failures = Counter(
+            "tagmill_worker_failures", "Expressions reported as failed on a partition", **make
+        )
+        self.child_restarts = Counter(
+            "tagmill_worker_child_restarts",
+            "Child processes started anew, by reason: `stopped` (the watchdog) or `died`",
+            ["reason"],
+            **make,
+        )
+        self.shadowed = Counter(
+            "tagmill_worker_shadowed_documents",
+            "Documents that the reference was asked about, too (`--shadow`)",
+            **make,
+        )
+        self.disagreements = Counter(
+            "tagmill_worker_disagreements",
+            "Expressions and documents on which the reference differs (`--shadow`)",
+            **make,
+        )
+        self.image_bytes = Gauge(
+            "tagmill_worker_image_bytes", "Bytes of the images that the child holds", **make
+        )
+        self.store_bytes = Gauge(
+            "tagmill_worker_store_bytes", "Bytes of batches held, compressed", **make
+        )
+        self.info = Gauge(
+            "tagmill_worker_info",
+            "1; which worker this is, once it has registered",
+            ["worker", "name", "host", "pid", "evaluator", "version"],
+            **make,
+        )
+        lost = Gauge(
+            "tagmill_worker_log_lines_lost",
+            "Lines of the log that could not be written, as to a full disk",
+            **make,
+        )
+        lost.set_function(lambda: logs.STREAM.lost)
+        self.store_partitions = Gauge("tagmill_worker_store_partitions", "Partitions held", **make)
+
+    def identify(self, worker: str, said: Register) -> None:
+        """It registered; what it was before does not count any more."""
+        self.info.clear()
+        pid = str(said.pid)
+        self.info.labels(worker, said.name, said.host, pid, said.evaluator, said.version).set(1)
+
+    def site(self) -> Site:
+        root: Any = Resource()
+        page: Any = _Page(self.registry)
+        root.putChild(b"metrics", page)
+        return Site(root)
+
+
+class _Page(Resource):
+    isLeaf = True
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        Resource.__init__(self)
+        self._registry = registry
+
+    def render_GET(self, request: Any) -> bytes:
+        request.setHeader(b"Content-Type", CONTENT_TYPE_LATEST.encode())
+        return generate_latest(self._registry)
