@@ -293,11 +293,11 @@ class Calibration:
         slots = config.load().partition_slots
         found |= wire_bytes(slots, list(self._definitions.values()))
         found["database_match"] = self._match_bytes
-        rows = [[fleet.document_bytes, fleet.own_bytes] for fleet in fleets]
+        rows = [[1.0, fleet.document_bytes, fleet.own_bytes] for fleet in fleets]
         for name in ("database", "worker", "image"):
             sizes = [float(getattr(fleet, f"{name}_bytes")) for fleet in fleets]
             each = least_squares(rows, sizes, [1.0] * len(sizes))
-            found |= {f"{name}_byte": each[0], f"{name}_own_byte": each[1]}
+            found |= {f"{name}_{unit}": size for unit, size in zip(SIZED, each, strict=True)}
         return found
 
     def _as_json(
@@ -328,6 +328,8 @@ class Calibration:
         }
 
 
+# What the size of a node is made of, on disk, in an image and in a worker.
+SIZED = ("node", "byte", "own_byte")
 MEASURES = (*DEPENDS, "total")
 
 
@@ -363,7 +365,7 @@ HOW = {
     "wire_partition": "a lease's and a completion's JSON without expressions",
     "wire_match": "an expression's share of both: definition, ids, bitmap",
     "database_byte": "size of node and document with their indexes, per document byte, after "
-    "VACUUM; fitted over the profiles, as all that is per byte and per own byte",
+    "VACUUM; fitted over the profiles, as all that is per node, per byte and per own byte",
     "database_match": "size of match with its indexes, and of one first evaluation's audit row",
     "worker_base": "a worker's and its child's largest resident size before the first lease",
     "worker_byte": "what that grew by in a cold rebuild, per document byte",

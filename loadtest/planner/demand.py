@@ -8,8 +8,8 @@ from loadtest.rig.definitions import searches
 
 # A fleet of the generator's `varied` profile, whose documents are as large and as hard to compress
 # as those of real machines.
-DOCUMENT_BYTES = 56_500.0
-VARIETY = 0.033
+DOCUMENT_BYTES = 56_100.0
+VARIETY = 0.0356
 
 
 @dataclass(frozen=True)

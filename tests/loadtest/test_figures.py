@@ -91,7 +91,7 @@ def test_plausible_bitmaps_are_the_same_for_everybody_and_change_with_the_rev() 
 
 
 def test_five_hundred_definitions_are_different_and_compile() -> None:
-    from expressions import evaluation
+    from tagmill_expressions import evaluation
 
     made = definitions(500)
     assert len(set(made.values())) == 500
