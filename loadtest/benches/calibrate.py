@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import partial
-from itertools import islice
 from typing import Any
 
 from django.db import connection, transaction
@@ -40,6 +39,7 @@ from tagmill import config, sql
 from tagmill.fleet.models import Cluster, Partition
 from tagmill.work import leases
 from tagmill_wire import bitmap, messages
+from tagmill_worker.evaluators import base
 from tagmill_worker.settings import Settings
 
 # What each process may depend on: only a worker knows of nodes that it holds already.
@@ -383,14 +383,10 @@ def loaded_nodes() -> int:
 
 def image_bytes(profile: ProfileName, seed: int) -> float:
     """Bytes of the kernel's image for one node of a partition."""
-    import tagmill_kernel
-
-    from tagmill_worker.evaluators.kernel_evaluator import composition
-
     slots = config.load().partition_slots
-    image = tagmill_kernel.PartitionImage()
-    for slot, node in enumerate(islice(generate(slots, seed, profile), slots)):
-        image.put(slot, composition(node.probes))
+    image = base.load("kernel").image(list)
+    for slot, node in enumerate(generate(slots, seed, profile)):
+        image.put(slot, node.probes)
     return float(image.nbytes) / slots
 
 
