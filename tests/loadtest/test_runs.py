@@ -102,16 +102,16 @@ def test_a_sweep_of_tags_and_profiles_is_compared_row_by_row(manage: Run, tmp_pa
 def test_a_calibration_can_be_planned_with(manage: Run, tmp_path: Path) -> None:
     # So few nodes use less CPU time than it is counted in: the fit may be as bad as it likes.
     found = manage(
-        *("bench", "calibrate", "--nodes", "256", "--tags", "1,12", "--profile", "lean,varied"),
+        *("bench", "calibrate", "--nodes", "256", "--tags", "12", "--profile", "varied"),
         *("--repetitions", "1", "--most-error", "100"),
     )
     assert found["mismatches"] == 0
     assert found["seconds"]["api"] and found["seconds"]["worker"] and found["seconds"]["database"]
-    lean, varied = found["profiles"]["lean"], found["profiles"]["varied"]
-    assert varied["variety"] > lean["variety"] > 0
-    assert varied["image_bytes"] > lean["image_bytes"]
+    varied = found["profiles"]["varied"]
+    assert varied["variety"] > 0.02
+    assert varied["image_bytes"] > 0
     assert found["how"]
-    assert {row["profile"] for row in found["observations"]} == {"lean", "varied"}
+    assert {row["profile"] for row in found["observations"]} == {"varied"}
     file = tmp_path / "costs.json"
     file.write_text(json.dumps(found))
     made = manage(
