@@ -192,7 +192,7 @@ class Asked:
         return previews.Membership(preview, None if self.cluster is None else self.cluster.id)
 
     def address(self, preview: UUID, **more: str) -> str:
-        """Of a page of the preview's nodes."""
+        """The address of a page of the preview's nodes."""
         query = {**more, "limit": str(self.limit)}
         if self.cluster is not None:
             query["cluster"] = str(self.cluster.uuid)
@@ -351,8 +351,8 @@ class OnePreview(PreviewCall):
 
 
 class NodesOfPreview(Resource):
-    """Those that it matches. With `change`, those that it adds to `compare_to` or removes from it,
-    or those that are `out`: evaluated, and not matched."""
+    """The nodes that the preview matches. With `change`, the nodes that it adds to `compare_to` or
+    removes from it, or those that are `out`: evaluated, and not matched."""
 
     roles = OPERATOR
     has_pages = True

@@ -21,7 +21,7 @@ from tagmill.tags.models import Rebuild
 
 # More at a time: ask for all.
 MAX_TAGS = 1000
-# Of the tags of each rebuild in a list: a thousand rebuilds may have a thousand tags each.
+# How many tags a list names for each rebuild: it may have a thousand rebuilds of a thousand tags.
 MAX_NAMES = 10
 
 
@@ -83,7 +83,7 @@ def all_rebuilds() -> QuerySet[Rebuild]:
 
 
 def summaries(rows: list[Any]) -> Any:
-    """In two queries, however many tags the rebuilds have."""
+    """Summaries of rebuilds, in two queries, however many tags the rebuilds have."""
     found = rebuilds.first_tags([row.id for row in rows], MAX_NAMES)
     for row in rows:
         row.tag_count, row.tag_names = found[row.id]

@@ -168,7 +168,7 @@ def member(node: places.Found) -> dict[str, str]:
 
 
 def all_tags() -> QuerySet[Tag]:
-    """With no more of their expressions than clients see: there may be a thousand."""
+    """All tags, with no more of their expressions than clients see: there may be a thousand."""
     shown = [
         f"{expression}__{field}"
         for expression in ("expression", "pending_expression")
@@ -300,7 +300,7 @@ def _expected(request: Request) -> Callable[[Tag], None]:
 
 
 class NodesOfTag(Resource):
-    """Those of the published definition. 304 while nothing of the membership has changed."""
+    """The nodes of the published definition. 304 while the membership has not changed."""
 
     has_pages = True
     serializer_class = Member

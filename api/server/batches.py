@@ -74,8 +74,8 @@ class BatchResource(Native):
 
 
 def readable_revision(token: str, partition: int, part: Slice) -> int:
-    """In a thread. The partition's rev; NotFound also where the token must not look. Raises
-    IncarnationChanged."""
+    """The partition's rev, read in a thread. Raises NotFound, also where the token must not look,
+    and IncarnationChanged."""
     clusters = cluster_ids(authenticated(token))
     if clusters is not None:
         found = Partition.objects.filter(id=partition, cluster_id__in=clusters)
@@ -85,7 +85,7 @@ def readable_revision(token: str, partition: int, part: Slice) -> int:
 
 
 def read(partition: int, part: Slice, is_zstd: bool) -> bytes:
-    """In a thread: one batch as it goes over the wire."""
+    """One batch as it goes over the wire, read in a thread."""
     wanted = asdict(part)
     body = dump(batches.read_in(wanted.pop("incarnation"), partition, **wanted))
     return zstandard.compress(body, ZSTD_LEVEL) if is_zstd else body

@@ -91,7 +91,7 @@ class Queue:
 
 
 @dataclass(frozen=True)
-class Plan:
+class CapacityPlan:
     """Sizes in bytes. `is_feasible`: the target is met, if one partition can be done in it."""
 
     demand: Demand
@@ -131,7 +131,7 @@ def cpu_seconds(costs: Costs, demand: Demand, workers: int) -> dict[str, float]:
 
 
 def round_seconds(costs: Costs, demand: Demand, workers: int) -> float:
-    """From one partition of a worker to its next one, nobody else being served."""
+    """Seconds from one partition of a worker to its next one, nobody else being served."""
     partitions = demand.partitions(costs)
     used = cpu_seconds(costs, demand, workers)
     # Without read-ahead a worker waits for the API and the database, too.
@@ -165,7 +165,7 @@ def request_seconds(costs: Costs) -> float:
 
 
 def batches(costs: Costs, demand: Demand) -> int:
-    """Of one partition, each fetched and then evaluated; 1 where these overlap."""
+    """How many batches of a partition are fetched and then evaluated; 1 where these overlap."""
     nodes = demand.nodes / demand.partitions(costs)
     return 1 if costs.overlap else math.ceil(nodes / costs.batch_nodes)
 
@@ -274,7 +274,7 @@ def cores(deployment: Deployment) -> int:
     return deployment.workers + deployment.api_servers + deployment.database_cores
 
 
-def plan(costs: Costs, demand: Demand) -> Plan:
+def plan(costs: Costs, demand: Demand) -> CapacityPlan:
     """The deployment, and everything that follows from it."""
     partitions, deployment = demand.partitions(costs), deploy(costs, demand)
     used = cpu_seconds(costs, demand, deployment.workers)
@@ -282,7 +282,7 @@ def plan(costs: Costs, demand: Demand) -> Plan:
     each = round_seconds(costs, demand, deployment.workers)
     prediction = predict(costs, demand, deployment)
     network = _network(costs, demand, deployment.workers)
-    return Plan(
+    return CapacityPlan(
         demand=demand,
         partitions=partitions,
         deployment=deployment,

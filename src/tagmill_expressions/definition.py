@@ -16,10 +16,10 @@ from tagmill_expressions import checks, parser
 from tagmill_expressions.documents import MAIN_PROBE
 from tagmill_expressions.errors import DefinitionError
 from tagmill_expressions.lexer import ILLEGAL
-from tagmill_expressions.syntax import Expression, NameTest, Part, Type, children
+from tagmill_expressions.syntax import NameTest, Part, SyntaxTree, Type, children
 
 MAX_LENGTH = 16_384
-"""In characters. The longest that people wrote has 700."""
+"""The length of a definition in characters. The longest that people wrote has 700."""
 
 _NO_NAMESPACE = "[namespace-uri()='']"
 
@@ -28,12 +28,12 @@ _NO_NAMESPACE = "[namespace-uri()='']"
 class Checked:
     text: str
     namespaces: dict[str, str]
-    """As declared."""
-    ast: Expression
+    """The namespaces that were declared, by prefix."""
+    ast: SyntaxTree
     type: Type
     libxml2_text: str
     libxml2_namespaces: dict[str, str]
-    """Of the prefixes that `libxml2_text` uses, also those that were not declared."""
+    """The namespaces of all prefixes that `libxml2_text` uses, declared or not."""
 
 
 def check(text: str, namespaces: Mapping[str, str] = {}) -> Checked:
@@ -66,7 +66,7 @@ def check(text: str, namespaces: Mapping[str, str] = {}) -> Checked:
     return checked
 
 
-def _parsed(text: str) -> Expression:
+def _parsed(text: str) -> SyntaxTree:
     try:
         return parser.parse(text)
     except DefinitionError as error:
@@ -84,7 +84,7 @@ def _parses(text: str) -> bool:
 
 
 def _name_tests(part: Part) -> Iterator[NameTest]:
-    """Those with a prefix, in the order of the text."""
+    """The name tests with a prefix, in the order of the text."""
     waiting = [part]
     while waiting:
         part = waiting.pop()
@@ -132,7 +132,7 @@ def _accept_by_libxml2(checked: Checked) -> None:
         etree.XPath(text, regexp=False)
         compile_libxml2(checked)
     except etree.XPathError as error:
-        # Of the compilation of the text as it is: an offset in bytes.
+        # libxml2 compiled the text as it is, so its column is an offset in bytes.
         at = error.error_log[-1].column if len(error.error_log) else 0
         column = min(len(text.encode()[:at].decode(errors="ignore")), len(text) - 1) + 1
         message = f"libxml2 refuses the definition ({error}): use names of plainer letters"

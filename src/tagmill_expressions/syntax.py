@@ -75,7 +75,8 @@ class NumberLiteral(Part):
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Of a function of the core library. The last of `arguments` repeats where `most` is None."""
+    """The signature of a function of the core library. The last of `arguments` repeats where `most`
+    is None."""
 
     arguments: tuple[Type | Literal["object"], ...]
     least: int
@@ -86,7 +87,7 @@ class Signature:
 @dataclass(frozen=True, slots=True)
 class Call(Part):
     name: str
-    arguments: tuple[Expression, ...]
+    arguments: tuple[SyntaxTree, ...]
     signature: Signature
 
     @property
@@ -99,7 +100,7 @@ class Negation(Part):
     """Unary minus, as many `signs` as are written in a row."""
 
     signs: int
-    operand: Expression
+    operand: SyntaxTree
 
     @property
     def type(self) -> Type:
@@ -119,7 +120,7 @@ class Operation(Part):
     """
 
     operators: tuple[Operator, ...]
-    operands: tuple[Expression, ...]
+    operands: tuple[SyntaxTree, ...]
 
     @property
     def type(self) -> Type:
@@ -154,7 +155,7 @@ class Step(Part):
 
     axis: Axis
     test: NameTest | KindTest
-    predicates: tuple[Expression, ...]
+    predicates: tuple[SyntaxTree, ...]
     written: Literal["//", ".", "..", "@", "", "::"]
 
 
@@ -166,7 +167,7 @@ class Path(Part):
     """
 
     absolute: bool
-    origin: Expression | None
+    origin: SyntaxTree | None
     steps: tuple[Step, ...]
 
     @property
@@ -178,15 +179,15 @@ class Path(Part):
 class Filter(Part):
     """Predicates on a whole node-set: `(//node)[1]`."""
 
-    operand: Expression
-    predicates: tuple[Expression, ...]
+    operand: SyntaxTree
+    predicates: tuple[SyntaxTree, ...]
 
     @property
     def type(self) -> Type:
         return "node-set"
 
 
-Expression = StringLiteral | NumberLiteral | Call | Negation | Operation | Path | Filter
+SyntaxTree = StringLiteral | NumberLiteral | Call | Negation | Operation | Path | Filter
 
 
 def children(part: Part) -> tuple[Part, ...]:

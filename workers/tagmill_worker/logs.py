@@ -49,12 +49,12 @@ _identity: dict[str, Any] = {}
 
 
 def identify(**fields: Any) -> None:
-    """These stand in every line from now on."""
+    """Add these fields to every line from now on."""
     _identity.update(fields)
 
 
 def configure(level: int) -> None:
-    """Of this process, once. Twisted's own are shown from warnings up."""
+    """Set up the log of this process, once. Twisted's own lines are shown from warnings up."""
     processors: list[Processor] = [
         structlog.stdlib.add_log_level,
         _identified,

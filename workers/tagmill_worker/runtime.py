@@ -67,7 +67,7 @@ FETCH_ATTEMPTS = 8
 # Seconds before a partition that the child did not get through may be leased again: twice as many
 # each time.
 FIRST_DELAY, MAX_DELAY = 5, 600
-# Of the host's name, as the server stores it.
+# The length of the host's name, as the server stores it.
 MAX_HOST = 256
 # A lease that is not given back ends by the server's clock anyway.
 GIVE_UP_SECONDS = 5.0
@@ -386,7 +386,7 @@ class Worker:
         self._abandon(job, str(error) or repr(error), give_back=True, delay=delay)
 
     def _delay(self, partition: int, error: BaseException | None) -> int:
-        """For how many seconds nobody should be given the partition: each attempt at what the child
+        """Seconds for which nobody should be leased the partition: each attempt at what the child
         does not get through costs a child, with all that it holds. An upload ends the delay."""
         if not isinstance(error, EvaluatorError):
             return 0

@@ -34,7 +34,7 @@ class Move(NamedTuple):
 
 @dataclass
 class Applied:
-    """Which (expression, partition) took a result; of the others the stored match stays."""
+    """The (expression, partition) that took a result; the other stored matches stay."""
 
     keys: set[tuple[int, int]] = field(default_factory=set)
 
@@ -116,14 +116,14 @@ def carry(moves: Sequence[Move], capacities: dict[int, int]) -> None:
 
 
 def _existing(expressions: set[int]) -> set[int]:
-    """Those that are not collected, kept from the collector until the transaction ends."""
+    """Those expressions that still exist, kept from the collector until the transaction ends."""
     values = {"expressions": sorted(expressions)}
     found = locks.query(Lock.EXPRESSION, __file__, "hold_expressions", values)
     return {row[0] for row in found}
 
 
 def _locked(keys: Iterable[tuple[int, int]]) -> dict[tuple[int, int], _Match]:
-    """Those of these (expression, partition) that are stored, and maybe more."""
+    """The stored matches of these (expression, partition), locked, and maybe others."""
     wanted = set(keys)
     found = locks.query(
         Lock.MATCH,

@@ -26,13 +26,13 @@ from tagmill_wire import bitmap
 
 # A document of 4 MiB takes some 60 MB as a tree.
 MAX_BYTES = 1024 * 1024 * 1024
-# Of what a process may print. The tree of a definition of 16 KiB, with what its parts found, has
-# some 1 MB.
+# The size of what a process may print. The tree of a definition of 16 KiB, with what its parts
+# found, has some 1 MB.
 MAX_ANSWER_BYTES = 8 * 1024 * 1024
 MAX_ERROR_BYTES = 2000
 # Processes at a time; each takes a core for as long as a definition may.
 MAX_AT_ONCE = 4
-# For one of them, in a thread that other requests need.
+# How long a request waits for a free process, in a thread that other requests need.
 WAIT_SECONDS = 1.0
 # A process starts in a tenth of a second.
 START_SECONDS = 5.0
@@ -51,8 +51,8 @@ class Stored:
 
 
 @dataclass(frozen=True)
-class Evaluator:
-    """Which one answers, and why. `name`: None where no worker is there to say."""
+class EvaluatorChoice:
+    """The evaluator that workers use for a definition, and why. `name` is None without a worker."""
 
     name: Literal["kernel", "lxml"] | None
     reason: str
@@ -60,7 +60,7 @@ class Evaluator:
 
 
 @dataclass(frozen=True)
-class Told:
+class NodeExplanation:
     """`explanation` is expressions.explain's; None for a node without documents, which matches
     nothing. `stored`: None where it was never evaluated."""
 
@@ -69,12 +69,12 @@ class Told:
     namespaces: Mapping[str, str]
     verdict: bool
     explanation: dict[str, Any] | None
-    evaluator: Evaluator
+    evaluator: EvaluatorChoice
     stored: Stored | None
 
 
-def of_tag(name: str, system_id: str) -> Told:
-    """By the published definition, or by the pending one where none is published yet.
+def of_tag(name: str, system_id: str) -> NodeExplanation:
+    """Explain a tag's published definition, or the pending one where none is published yet.
 
     Raises NotFound, ManualTag, TooExpensive, Busy.
     """
@@ -88,7 +88,7 @@ def of_tag(name: str, system_id: str) -> Told:
     return of_definition(expression.text, expression.namespaces, system_id)
 
 
-def of_definition(text: str, namespaces: Mapping[str, str], system_id: str) -> Told:
+def of_definition(text: str, namespaces: Mapping[str, str], system_id: str) -> NodeExplanation:
     """Raises InvalidDefinition, TooLarge, NotFound, TooExpensive, Busy."""
     check(text, namespaces)
     nodes = Node.objects.select_related("partition").filter(deleted_at=None)
@@ -98,7 +98,7 @@ def of_definition(text: str, namespaces: Mapping[str, str], system_id: str) -> T
     stored = _stored(text, namespaces, node)
     probes = dict(Document.objects.filter(node=node).values_list("probe", "xml"))
     found = _explained(text, namespaces, probes)
-    return Told(
+    return NodeExplanation(
         node=node,
         definition=text,
         namespaces=namespaces,
@@ -119,28 +119,28 @@ def _stored(text: str, namespaces: Mapping[str, str], node: Node) -> Stored | No
     return Stored(
         is_member=bool(members >> node.slot & 1),
         is_fresh=match.rev == node.partition.rev,
-        # Of a forced rebuild: what the members were true at.
+        # During a forced rebuild, `kept_rev` is the rev that the members are true at.
         rev=match.rev if match.rev >= 0 or match.kept_rev is None else match.kept_rev,
         evaluated_at=match.evaluated_at,
     )
 
 
-def _evaluator(kernel: dict[str, Any]) -> Evaluator:
+def _evaluator(kernel: dict[str, Any]) -> EvaluatorChoice:
     silent = timedelta(seconds=load().lease_seconds)
     live = set(
         Worker.objects.filter(last_heartbeat__gt=Now() - silent).values_list("evaluator", flat=True)
     )
     if not live:
-        return Evaluator(None, "no worker is running", kernel["plan"])
+        return EvaluatorChoice(None, "no worker is running", kernel["plan"])
     if "kernel" not in live:
-        return Evaluator("lxml", "no worker that is running has the kernel", None)
+        return EvaluatorChoice("lxml", "no worker that is running has the kernel", None)
     if kernel["compiles"] is None:
-        return Evaluator(
+        return EvaluatorChoice(
             "kernel", "workers have it; what it says to the definition, only they know", None
         )
     if not kernel["compiles"]:
-        return Evaluator("lxml", f"the kernel leaves it to lxml: {kernel['refused']}", None)
-    return Evaluator("kernel", "the kernel compiles all of it", kernel["plan"])
+        return EvaluatorChoice("lxml", f"the kernel leaves it to lxml: {kernel['refused']}", None)
+    return EvaluatorChoice("kernel", "the kernel compiles all of it", kernel["plan"])
 
 
 def _explained(
@@ -176,7 +176,7 @@ def _explained(
 
 
 def _run(asked: bytes, seconds: float) -> tuple[int | None, bytes, bytes]:
-    """Its return code (None: it took longer), what it printed, and the end of its errors.
+    """Run the child: its return code (None: it took longer), output, and the end of its errors.
 
     It prints into files, of which the kernel bounds the size: a pipe has no bound.
     """

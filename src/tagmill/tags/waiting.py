@@ -33,7 +33,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Waits:
-    """By the ids of what was asked about; what waits for nothing is not in them."""
+    """Waits by the ids of what was asked about; ids of what waits for nothing are left out."""
 
     expressions: dict[int, list[Wait]] = field(default_factory=dict)
     rebuilds: dict[int, list[Wait]] = field(default_factory=dict)
@@ -59,7 +59,7 @@ def waiting_for(
 
 
 def live_workers() -> list[tuple[int, str, int]]:
-    """Of every cluster: its id, its name, and the live workers that may answer for it."""
+    """For every cluster: its id, its name, and the live workers that may answer for it."""
     found = sql.rows(__file__, "live_workers", {"seconds": load().lease_seconds})
     return [(cluster, name, int(workers)) for cluster, name, workers in found]
 

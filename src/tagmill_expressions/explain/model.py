@@ -19,13 +19,13 @@ class Hit:
     """Such as `/list/node[1]/node[2]/@id`: it finds the same node when it is evaluated, of
     text also what lies beside it. Of one with more than MAX_PATH characters, the end."""
     line: int | None
-    """In the text of the element's probe, from 1."""
+    """The line in the text of the element's probe, from 1."""
     text: str
-    """Of an element its own text, of another node its value; at most MAX_TEXT characters."""
+    """An element's own text, or another node's value; at most MAX_TEXT characters."""
 
     about: str = ""
-    """Of an element what people know it by, as `id=cpu:0 class=processor product=Xeon`; at most
-    MAX_TEXT characters."""
+    """What people know an element by, as `id=cpu:0 class=processor product=Xeon`; at most MAX_TEXT
+    characters."""
 
     def to_dict(self) -> dict[str, Any]:
         return {"path": self.path, "line": self.line, "text": self.text, "about": self.about}
@@ -44,7 +44,7 @@ class Missing:
     failed: str
     """The step or the condition after it, which found nothing."""
     column: int
-    """Of that."""
+    """Where `failed` begins in the definition."""
     instead: tuple[str, ...]
     """Names or values that are there, at most MAX_INSTEAD, the most alike first."""
 
@@ -72,10 +72,10 @@ class Explanation:
 
     kind: Kind
     text: str
-    """As written."""
+    """The part as it is written in the definition."""
     column: int
     end_column: int
-    """Of the last character."""
+    """The column of the last character."""
     type: Type
     verdict: bool
     value: bool | float | str | None = None
@@ -87,7 +87,7 @@ class Explanation:
     truncated: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: NaN and infinities are the strings that XPath writes."""
+        """The explanation for JSON: NaN and infinities are the strings that XPath writes."""
         return {
             "kind": self.kind,
             "text": self.text,

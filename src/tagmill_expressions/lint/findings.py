@@ -59,7 +59,7 @@ MAX_REWRITES = 200
 """Made per definition: each is as long as the definition."""
 
 MAX_SEARCHES = 20
-"""Of names or values that are spelt alike, per definition."""
+"""How often a definition has names or values that are spelt alike looked up."""
 
 MAX_SEARCHED = 200_000
 """Characters that these compare a word with, in all: 0.3 s when all are much alike."""
@@ -93,11 +93,13 @@ class Findings:
 
     def in_order(self) -> list[Warning]:
         """The first MAX_WARNINGS."""
-        told = sorted(set(self.warnings), key=lambda w: (w.column, w.end_column, w.code, w.message))
-        return told[:MAX_WARNINGS]
+        ordered = sorted(
+            set(self.warnings), key=lambda w: (w.column, w.end_column, w.code, w.message)
+        )
+        return ordered[:MAX_WARNINGS]
 
     def near(self, word: str, known: Iterable[str], most: int = 1) -> list[str]:
-        """Those spelt nearest; nothing after MAX_SEARCHES, or after MAX_SEARCHED characters."""
+        """The words spelt nearest; none after MAX_SEARCHES, or after MAX_SEARCHED characters."""
         if not self._searches:
             return []
         self._searches -= 1
