@@ -21,7 +21,7 @@ KERNEL := $(VENV)/kernel
 endif
 
 # A line that says what will evaluate.
-EVALUATOR := $(RUN) -c "import tagmill_worker.evaluators.base as base; print('Evaluator:', \
+EVALUATOR := PYTHONPATH=src:workers $(RUN) -c "import tagmill_worker.evaluators.base as base; print('Evaluator:', \
 	'kernel (lxml is its reference)' if base.has_kernel() else 'lxml (the kernel needs cargo)')"
 
 demo: $(VENV)/runtime $(KERNEL) ## 10,000 machines get tagged before your eyes (ARGS="--nodes N --exit --json FILE")
