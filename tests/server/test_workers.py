@@ -15,12 +15,9 @@ from tagmill.fleet import clusters, incarnation
 from tagmill.fleet.models import Cluster, Partition
 from tagmill.work import workers
 from tagmill.work.models import Lease, WorkerToken
-from tests.fleet.fixtures import no_jobs
 from tests.fleet.support import HAS_GPU, a_worker, execute, put, work
 from tests.fleet.test_incarnation import ELSEWHERE
 from tests.server.test_serve import LEASE, call, registered, token_of, worker
-
-__all__ = ["no_jobs"]
 
 
 @pytest.fixture
