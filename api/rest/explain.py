@@ -180,7 +180,7 @@ def warnings_of(found: Sequence[Warning]) -> list[dict[str, Any]]:
     return [warning.to_dict() for warning in found]
 
 
-def told(found: explaining.Told) -> Mapping[str, Any]:
+def explanation_body(found: explaining.NodeExplanation) -> Mapping[str, Any]:
     stored = found.stored
     return {
         "node": {"system_id": found.node.system_id, "hostname": found.node.hostname},
@@ -261,7 +261,9 @@ class ExplainDefinition(_BesideTag):
         that takes too long."""
         given = self.given(ExplainIn)
         definition, namespaces = given["definition"], given.get("namespaces", {})
-        return Response(told(explaining.of_definition(definition, namespaces, given["node"])))
+        return Response(
+            explanation_body(explaining.of_definition(definition, namespaces, given["node"]))
+        )
 
 
 class ExplainTag(Resource):
@@ -281,4 +283,4 @@ class ExplainTag(Resource):
         node = request.query_params.get("node", "")
         if not node:
             raise Invalid("say which: ?node=SYSTEM_ID", field="node")
-        return Response(told(explaining.of_tag(name, node)))
+        return Response(explanation_body(explaining.of_tag(name, node)))

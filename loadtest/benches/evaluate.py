@@ -41,7 +41,7 @@ SELECTIVE = "//node[@id='display:1']"
 
 
 @dataclass(frozen=True)
-class Plan:
+class EvaluateOptions:
     nodes: int
     profile: ProfileName
     seed: int
@@ -67,10 +67,10 @@ class Arm:
 
 
 class EvaluateBench:
-    def __init__(self, plan: Plan, console: Console) -> None:
+    def __init__(self, chosen: EvaluateOptions, console: Console) -> None:
         import tagmill_kernel
 
-        self.plan = plan
+        self.options = chosen
         self.kernel = tagmill_kernel
         self._console = console
         self.texts = list(_compilable(tagmill_kernel))
@@ -79,7 +79,7 @@ class EvaluateBench:
 
     def run(self) -> dict[str, Any]:
         say = self._console.print
-        say(f"{self.plan.nodes:,} nodes ({self.plan.profile}), {len(self.texts)} expressions")
+        say(f"{self.options.nodes:,} nodes ({self.options.profile}), {len(self.texts)} expressions")
         self.bytes = sum(len(xml) for probes in self._nodes() for xml in probes.values())
         say("lxml: parse, evaluate", style="dim")
         reference = self._lxml()
@@ -92,8 +92,8 @@ class EvaluateBench:
         return self._result(selective, many, parsed)
 
     def _nodes(self) -> Iterator[dict[str, str]]:
-        plan = self.plan
-        return (node.probes for node in generate(plan.nodes, plan.seed, plan.profile))
+        chosen = self.options
+        return (node.probes for node in generate(chosen.nodes, chosen.seed, chosen.profile))
 
     # -- lxml ------------------------------------------------------------------------------------
 
@@ -207,7 +207,7 @@ class EvaluateBench:
 
     def _median(self, work: Callable[[], Any]) -> float:
         times = []
-        for _ in range(self.plan.repetitions):
+        for _ in range(self.options.repetitions):
             gc.collect()
             started = time.perf_counter()
             work()
@@ -215,7 +215,7 @@ class EvaluateBench:
         return statistics.median(times)
 
     def _result(self, selective: float, many: float, image_bytes: int) -> dict[str, Any]:
-        nodes = self.plan.nodes
+        nodes = self.options.nodes
         cost = {name: arm.us_per_document(nodes) for name, arm in self.arms.items()}
         ratios = {
             "cold_vs_lxml": cost["kernel cold"] / cost["lxml parse and evaluate"],
@@ -226,7 +226,7 @@ class EvaluateBench:
             ratios["warm_vs_xpath_exists"] = cost["kernel warm"] / cost["xpath_exists serial"]
         return {
             "nodes": nodes,
-            "profile": self.plan.profile,
+            "profile": self.options.profile,
             "document_bytes_mean": round(self.bytes / nodes, 1),
             "arms": [arm.as_json(nodes) for arm in self.arms.values()],
             "selective_us_per_document": round(1e6 * selective / nodes, 4),
@@ -285,9 +285,11 @@ class EvaluateCommand(Bench):
 
     def run(self, options: dict[str, Any], session: Session) -> dict[str, Any]:
         check_sizes(options, "nodes", "repetitions")
-        plan = Plan(**{name: options[name] for name in ("nodes", "profile", "seed", "repetitions")})
+        chosen = EvaluateOptions(
+            **{name: options[name] for name in ("nodes", "profile", "seed", "repetitions")}
+        )
         try:
-            bench = EvaluateBench(plan, session.console)
+            bench = EvaluateBench(chosen, session.console)
         except ImportError as error:
             raise BenchError(f"the kernel is not built ({error}): make install") from None
         return {"bench": self.name, "machine": machine()} | bench.run()

@@ -58,7 +58,7 @@ QUIET_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
-class Plan:
+class FleetOptions:
     """`evaluation` None: what a real worker needs for one partition, by the committed costs."""
 
     workers: int = 200
@@ -139,19 +139,21 @@ class Generator:
 class FleetRun:
     """One run on the scratch database."""
 
-    def __init__(self, plan: Plan, session: Session) -> None:
-        self.plan = plan
+    def __init__(self, chosen: FleetOptions, session: Session) -> None:
+        self.options = chosen
         self._session = session
-        self._evaluation = plan.evaluation
+        self._evaluation = chosen.evaluation
         if self._evaluation is None:
             unit = costs.load()
-            self._evaluation = unit.worker_seconds(unit.partition_slots, plan.tags, is_cold=False)
+            self._evaluation = unit.worker_seconds(unit.partition_slots, chosen.tags, is_cold=False)
         self._steps: list[dict[str, Any]] = []
 
     def run(self) -> dict[str, Any]:
-        plan = self.plan
-        self._say(f"preparing {plan.partitions} partitions of {plan.nodes} nodes, {plan.tags} tags")
-        with bench.settings(**(SHORT_LEASES if plan.fail else {})):
+        chosen = self.options
+        self._say(
+            f"preparing {chosen.partitions} partitions of {chosen.nodes} nodes, {chosen.tags} tags"
+        )
+        with bench.settings(**(SHORT_LEASES if chosen.fail else {})):
             token = self._prepare()
             stack = Stack(f"127.0.0.1:{free_port()}", token, self._session.log)
             with running(stack), bench.progress(self._session.console) as progress:
@@ -165,10 +167,10 @@ class FleetRun:
 
     def _prepare(self) -> str:
         """Partitions of few nodes but the usual capacity: bitmaps cost what they always cost."""
-        with bench.settings(partition_slots=max(8, -(-self.plan.nodes // 8) * 8)):
-            loader.load(self.plan.partitions * self.plan.nodes, seed=self.plan.seed)
+        with bench.settings(partition_slots=max(8, -(-self.options.nodes // 8) * 8)):
+            loader.load(self.options.partitions * self.options.nodes, seed=self.options.seed)
         Partition.objects.update(capacity=costs.load().partition_slots)
-        for number in range(self.plan.tags):
+        for number in range(self.options.tags):
             sample = SAMPLE_TAGS[number % len(SAMPLE_TAGS)]
             # Another text is another expression; nobody evaluates it here.
             text = sample.definition + " " * (number // len(SAMPLE_TAGS))
@@ -177,20 +179,20 @@ class FleetRun:
 
     @contextlib.contextmanager
     def _generators(self, stack: Stack, token: str) -> Iterator[list[Generator]]:
-        plan, (host, _, port) = self.plan, stack.listen.rpartition(":")
+        chosen, (host, _, port) = self.options, stack.listen.rpartition(":")
         started: list[Generator] = []
         try:
-            for number in range(plan.generators):
+            for number in range(chosen.generators):
                 behaviour = Behaviour(
                     host=host,
                     port=int(port),
                     token=token,
-                    seed=plan.seed,
+                    seed=chosen.seed,
                     evaluation=self._evaluation or 0.0,
-                    fetch=plan.fetch,
-                    fail=plan.fail,
-                    late=plan.late,
-                    duplicate=plan.duplicate,
+                    fetch=chosen.fetch,
+                    fail=chosen.fail,
+                    late=chosen.late,
+                    duplicate=chosen.duplicate,
                     process=number,
                 )
                 started.append(Generator(behaviour, self._session.log))
@@ -202,10 +204,10 @@ class FleetRun:
     # -- the ramp --------------------------------------------------------------------------------
 
     def _ramp(self, stack: Stack, generators: Sequence[Generator], progress: Progress) -> None:
-        task = progress.add_task("ramp", total=len(self.plan.steps()))
-        for size in self.plan.steps():
+        task = progress.add_task("ramp", total=len(self.options.steps()))
+        for size in self.options.steps():
             # Saturated, only the full fleet is still of interest: what its leases take.
-            if size < self.plan.workers and self._is_saturated():
+            if size < self.options.workers and self._is_saturated():
                 progress.advance(task)
                 continue
             progress.update(task, description=f"{size} workers")
@@ -224,7 +226,7 @@ class FleetRun:
                 self._feed()
                 if time.monotonic() > deadline:
                     raise BenchError(f"{size} workers did not register in {ANSWER_SECONDS:g} s")
-        self._feed_for(min(SETTLE_SECONDS, self.plan.step_seconds))
+        self._feed_for(min(SETTLE_SECONDS, self.options.step_seconds))
         self._reports(generators)
 
     def _step(self, stack: Stack, generators: Sequence[Generator], size: int) -> dict[str, Any]:
@@ -234,7 +236,7 @@ class FleetRun:
         before, began = processes.cpu_seconds(roots), time.perf_counter()
         driver = time.process_time()
         psutil.cpu_percent()
-        self._feed_for(self.plan.step_seconds)
+        self._feed_for(self.options.step_seconds)
         busy = psutil.cpu_percent() / 100
         seconds = time.perf_counter() - began
         used = processes.difference(processes.cpu_seconds(roots), before)
@@ -296,7 +298,7 @@ class FleetRun:
         }
 
     def _stale(self) -> int:
-        wanted = Partition.objects.count() * self.plan.tags
+        wanted = Partition.objects.count() * self.options.tags
         return wanted - Match.objects.filter(rev=F("partition__rev")).count()
 
     def _wrong(self) -> int:
@@ -305,7 +307,7 @@ class FleetRun:
         for match in rows.iterator():
             part = match.partition
             expected = plausible(
-                self.plan.seed, match.expression_id, part.id, match.rev, part.capacity
+                self.options.seed, match.expression_id, part.id, match.rev, part.capacity
             )
             expected &= (1 << part.next_slot) - 1
             wrong += int.from_bytes(match.members, "little") != expected
@@ -322,8 +324,8 @@ class FleetRun:
         return {
             "bench": "fleet",
             "machine": bench.machine(),
-            "plan": asdict(self.plan),
-            "partitions": self.plan.partitions,
+            "plan": asdict(self.options),
+            "partitions": self.options.partitions,
             "evaluation_seconds": round(self._evaluation or 0.0, 4),
             **result,
             "steps": self._steps,
@@ -342,8 +344,10 @@ class FleetBench(Bench):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--workers", type=int, default=200, help="the ramp's end")
-        parser.add_argument("--tags", type=int, default=Plan.tags)
-        parser.add_argument("--nodes", type=int, default=Plan.nodes, help="nodes of one partition")
+        parser.add_argument("--tags", type=int, default=FleetOptions.tags)
+        parser.add_argument(
+            "--nodes", type=int, default=FleetOptions.nodes, help="nodes of one partition"
+        )
         parser.add_argument("--seconds", type=float, default=5.0, help="length of one step")
         parser.add_argument("--processes", type=int, default=1, help="load generators")
         parser.add_argument(
@@ -361,7 +365,7 @@ class FleetBench(Bench):
     def run(self, options: dict[str, Any], session: Session) -> dict[str, Any]:
         if min(options[name] for name in ("workers", "tags", "nodes", "processes")) < 1:
             raise BenchError("--workers, --tags, --nodes and --processes must be positive")
-        plan = Plan(
+        chosen = FleetOptions(
             workers=options["workers"],
             nodes=options["nodes"],
             tags=options["tags"],
@@ -371,7 +375,7 @@ class FleetBench(Bench):
             seed=options["seed"],
             **{name: options[name] for name in ("fetch", "fail", "late", "duplicate")},
         )
-        return FleetRun(plan, session).run()
+        return FleetRun(chosen, session).run()
 
     def show(self, console: Console, result: dict[str, Any]) -> None:
         seconds = result["evaluation_seconds"]

@@ -36,7 +36,7 @@ TABLES = ("node", "document", "partition", "match", "match_change")
 
 
 @dataclass(frozen=True)
-class Plan:
+class GrowthOptions:
     nodes: tuple[int, ...]
     tags: tuple[int, ...]
     workers: int
@@ -80,36 +80,36 @@ class Point:
 class Growth:
     """One run on the scratch database."""
 
-    def __init__(self, plan: Plan, session: Session) -> None:
-        self.plan = plan
+    def __init__(self, chosen: GrowthOptions, session: Session) -> None:
+        self.options = chosen
         self._session = session
-        self._definitions = definitions(max(plan.tags))
+        self._definitions = definitions(max(chosen.tags))
         self._points: list[Point] = []
         self._mismatches = 0
         self._evaluations = 0
 
     def run(self) -> dict[str, Any]:
-        plan, present = self.plan, 0
+        chosen, present = self.options, 0
         updates: dict[str, Any] | None = None
         with Rig(self._session.url, self._session.log) as rig:
             rig.create_tags(self._definitions)
-            for nodes in sorted(plan.nodes):
+            for nodes in sorted(chosen.nodes):
                 self._say(f"{nodes:,} nodes: generating, asking lxml")
-                loader.load(nodes - present, seed=plan.seed, profile=plan.profile)
+                loader.load(nodes - present, seed=chosen.seed, profile=chosen.profile)
                 present = nodes
                 self._fleet(rig, nodes, ask_lxml(self._definitions, MAX_EVALUATIONS))
-            if plan.ingest_seconds:
-                self._say(f"updates while rebuilds run, {plan.ingest_seconds:g} s")
+            if chosen.ingest_seconds:
+                self._say(f"updates while rebuilds run, {chosen.ingest_seconds:g} s")
                 updates = self._updates(rig)
         return self._result(updates)
 
     def _fleet(self, rig: Rig, nodes: int, reference: Reference) -> None:
-        with rig.stack(self.plan.workers, self._options) as first:
+        with rig.stack(self.options.workers, self._options) as first:
             first.settle()
-        points = [Point(nodes, tags) for tags in sorted(self.plan.tags)]
+        points = [Point(nodes, tags) for tags in sorted(self.options.tags)]
         with bench.progress(self._session.console) as progress:
-            task = progress.add_task("", total=len(points) * self.plan.repetitions)
-            for repetition in range(self.plan.repetitions):
+            task = progress.add_task("", total=len(points) * self.options.repetitions)
+            for repetition in range(self.options.repetitions):
                 for point in points[:: -1 if repetition % 2 else 1]:
                     progress.update(task, description=f"{nodes:,} nodes, {point.tags} tags")
                     self._measure(rig, point)
@@ -121,15 +121,15 @@ class Growth:
 
     def _measure(self, rig: Rig, point: Point) -> None:
         names = list(self._definitions)[: point.tags]
-        with rig.stack(self.plan.workers, self._options) as running:
+        with rig.stack(self.options.workers, self._options) as running:
             point.base_bytes.append(peaks(running.stack.pids())["worker"])
             point.cold.append(running.measure(names))
             point.warm.append(running.measure_warm(names))
 
     def _updates(self, rig: Rig) -> dict[str, Any]:
         names = list(self._definitions)
-        with rig.stack(self.plan.workers, self._options) as running:
-            found = under_load(running, names, self.plan.ingest_seconds, self.plan.uploaders)
+        with rig.stack(self.options.workers, self._options) as running:
+            found = under_load(running, names, self.options.ingest_seconds, self.options.uploaders)
         self._check(ask_lxml(self._definitions, MAX_EVALUATIONS))
         return found
 
@@ -139,17 +139,17 @@ class Growth:
 
     @property
     def _options(self) -> list[str]:
-        return ["--evaluator", self.plan.evaluator] if self.plan.evaluator else []
+        return ["--evaluator", self.options.evaluator] if self.options.evaluator else []
 
     def _result(self, updates: dict[str, Any] | None) -> dict[str, Any]:
         points = [point.as_json() for point in self._points]
         return {
             "bench": "growth",
             "machine": bench.machine(),
-            "workers": self.plan.workers,
-            "profile": self.plan.profile,
-            "evaluator": self.plan.evaluator or "default",
-            "repetitions": self.plan.repetitions,
+            "workers": self.options.workers,
+            "profile": self.options.profile,
+            "evaluator": self.options.evaluator or "default",
+            "repetitions": self.options.repetitions,
             "exponents": exponents(points, "nodes", "tags"),
             "tag_exponents": exponents(points, "tags", "nodes"),
             "points": points,
@@ -228,12 +228,12 @@ class GrowthBench(Bench):
         check_sizes(options, "nodes", "tags", "workers", "uploaders", "repetitions")
         names = ["workers", "ingest_seconds", "uploaders", "repetitions"]
         names += ["profile", "evaluator", "seed"]
-        plan = Plan(
+        chosen = GrowthOptions(
             nodes=tuple(sorted(set(options["nodes"]))),
             tags=tuple(sorted(set(options["tags"]))),
             **{name: options[name] for name in names},
         )
-        return Growth(plan, session).run()
+        return Growth(chosen, session).run()
 
     def show(self, console: Console, result: dict[str, Any]) -> None:
         table = Table(title=f"{result['workers']} workers")

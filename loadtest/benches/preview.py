@@ -59,7 +59,7 @@ GROUP BY v.id
 
 
 @dataclass(frozen=True)
-class Plan:
+class PreviewOptions:
     nodes: int
     profile: ProfileName
     seed: int
@@ -82,28 +82,28 @@ class Sample:
 
 
 class PreviewRun:
-    def __init__(self, plan: Plan, session: Session) -> None:
-        self.plan = plan
+    def __init__(self, chosen: PreviewOptions, session: Session) -> None:
+        self.options = chosen
         self._session = session
-        self._tags = definitions.definitions(plan.tags)
+        self._tags = definitions.definitions(chosen.tags)
         self._texts = unseen()
         self._next_text = threading.Lock()
 
     def run(self) -> dict[str, Any]:
-        plan = self.plan
-        self._say(f"generating {plan.nodes:,} nodes ({plan.profile})")
-        loader.load(plan.nodes, seed=plan.seed, profile=plan.profile)
+        chosen = self.options
+        self._say(f"generating {chosen.nodes:,} nodes ({chosen.profile})")
+        loader.load(chosen.nodes, seed=chosen.seed, profile=chosen.profile)
         # No client of a bench is somebody who types: they ask as fast as they are answered.
         with (
             settings(previews_per_minute=1_000_000),
             Rig(self._session.url, self._session.log) as rig,
         ):
             rig.create_tags(self._tags)
-            with rig.stack(plan.workers) as running:
+            with rig.stack(chosen.workers) as running:
                 running.settle()
                 self._warm(running)
                 samples = self._measure(running)
-                rebuild = self._contention(running) if plan.clients else None
+                rebuild = self._contention(running) if chosen.clients else None
         self._say("asking lxml, the reference")
         wrong = self._wrong(samples)
         return self._result(samples, rebuild, wrong)
@@ -120,8 +120,8 @@ class PreviewRun:
     def _measure(self, running: Running) -> list[Sample]:
         found = []
         with self._connected(running) as api, progress(self._session.console) as bar:
-            task = bar.add_task("previews", total=self.plan.previews)
-            for _ in range(self.plan.previews):
+            task = bar.add_task("previews", total=self.options.previews)
+            for _ in range(self.options.previews):
                 began = time.time()
                 body, sample = self._preview(api)
                 row = running.rig.row(TIMES, body["uuid"])
@@ -163,9 +163,9 @@ class PreviewRun:
         names = list(self._tags)
         self._say("a rebuild alone")
         alone = [running.rebuild(names) for _ in range(3)]
-        self._say(f"rebuilds while {self.plan.clients} clients preview without pause")
+        self._say(f"rebuilds while {self.options.clients} clients preview without pause")
         connect = functools.partial(self._client, running)
-        with Clients(self.plan.clients, connect, HTTP_SECONDS) as clients:
+        with Clients(self.options.clients, connect, HTTP_SECONDS) as clients:
             # They are all in the middle of it.
             clients.wait(running.stack.check)
             beside = [running.rebuild(names) for _ in range(3)]
@@ -173,8 +173,8 @@ class PreviewRun:
             seconds = clients.seconds()
         ratio = statistics.median(beside) / statistics.median(alone)
         return {
-            "clients": self.plan.clients,
-            "tags": self.plan.tags,
+            "clients": self.options.clients,
+            "tags": self.options.tags,
             "alone_seconds": [round(item, 3) for item in alone],
             "with_previews_seconds": [round(item, 3) for item in beside],
             "ratio": round(ratio, 3),
@@ -206,11 +206,11 @@ class PreviewRun:
         return {
             "bench": "preview",
             "machine": machine(),
-            "nodes": self.plan.nodes,
+            "nodes": self.options.nodes,
             "p50_ms": _ms(percentile(seconds, 0.5)),
             "p95_ms": _ms(percentile(seconds, 0.95)),
             "previews": len(samples),
-            "workers": self.plan.workers,
+            "workers": self.options.workers,
             "partitions": Partition.objects.count(),
             "phases_p50_ms": phases,
             "samples_ms": [_ms(sample.seconds) for sample in samples],
@@ -265,11 +265,13 @@ class PreviewBench(Bench):
     def run(self, options: dict[str, Any], session: Session) -> dict[str, Any]:
         check_sizes(options, "nodes", "previews", "workers", "tags")
         check_sizes(options, "clients", least=0)
-        plan = Plan(**{name: options[name] for name in Plan.__dataclass_fields__})
-        if plan.slots is None:
-            return PreviewRun(plan, session).run()
-        with settings(partition_slots=plan.slots):
-            return PreviewRun(plan, session).run()
+        chosen = PreviewOptions(
+            **{name: options[name] for name in PreviewOptions.__dataclass_fields__}
+        )
+        if chosen.slots is None:
+            return PreviewRun(chosen, session).run()
+        with settings(partition_slots=chosen.slots):
+            return PreviewRun(chosen, session).run()
 
     def show(self, console: Console, result: dict[str, Any]) -> None:
         table = Table(title=f"{result['nodes']:,} nodes in {result['partitions']} partitions")

@@ -58,7 +58,7 @@ class Arm:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RebuildOptions:
     nodes: int
     profile: ProfileName
     seed: int
@@ -68,16 +68,16 @@ class Plan:
 class RebuildBench:
     """One run. `one` is a single tag (what the origin measured), `all` the eight of the demo."""
 
-    def __init__(self, plan: Plan, session: Session) -> None:
-        self.plan = plan
+    def __init__(self, chosen: RebuildOptions, session: Session) -> None:
+        self.options = chosen
         self._session = session
         self._definitions = {tag.name: tag.definition for tag in SAMPLE_TAGS}
         self._names = list(self._definitions)
         self._arms: dict[str, Arm] = {}
 
     def run(self) -> dict[str, Any]:
-        self._say(f"generating {self.plan.nodes:,} nodes ({self.plan.profile})")
-        loader.load(self.plan.nodes, seed=self.plan.seed, profile=self.plan.profile)
+        self._say(f"generating {self.options.nodes:,} nodes ({self.options.profile})")
+        loader.load(self.options.nodes, seed=self.options.seed, profile=self.options.profile)
         self._say("asking lxml, the reference")
         reference = ask_lxml(self._definitions)
         self._database_arms(reference)
@@ -108,7 +108,7 @@ class RebuildBench:
     ) -> None:
         one = self._arm(f"xpath_exists {label}, 1 tag", 1)
         every = self._arm(f"xpath_exists {label}, {len(SAMPLE_TAGS)} tags", len(SAMPLE_TAGS))
-        for repetition in range(self.plan.repetitions):
+        for repetition in range(self.options.repetitions):
             # One question takes as long as another, nearly: only the single tag is repeated.
             questions = SAMPLE_TAGS if repetition == 0 else SAMPLE_TAGS[:1]
             total = 0.0
@@ -132,9 +132,9 @@ class RebuildBench:
         rig.create_tags(self._definitions)
         with rig.stack(WORKERS) as running:
             running.settle()
-        for repetition in range(self.plan.repetitions):
+        for repetition in range(self.options.repetitions):
             for label, names in self._questions():
-                self._say(f"Tagmill, {label}, run {repetition + 1} of {self.plan.repetitions}")
+                self._say(f"Tagmill, {label}, run {repetition + 1} of {self.options.repetitions}")
                 with rig.stack(WORKERS) as running:
                     self._measure(f"tagmill cold, {label}", running, names)
                     # The other worker may hold a partition that this one is given: once to settle.
@@ -168,12 +168,12 @@ class RebuildBench:
         return {
             "bench": "rebuild",
             "machine": machine(),
-            "nodes": self.plan.nodes,
-            "profile": self.plan.profile,
+            "nodes": self.options.nodes,
+            "profile": self.options.profile,
             "document_bytes_mean": round(documents.mean_bytes(), 1),
             "workers": WORKERS,
             "evaluator": ", ".join(sorted({worker.evaluator for worker in Worker.objects.all()})),
-            "arms": [arm.as_json(self.plan.nodes) for arm in self._arms.values()],
+            "arms": [arm.as_json(self.options.nodes) for arm in self._arms.values()],
             "ratios": ratios,
             "mismatches": mismatches,
         }
@@ -194,8 +194,10 @@ class RebuildCommand(Bench):
 
     def run(self, options: dict[str, Any], session: Session) -> dict[str, Any]:
         check_sizes(options, "nodes", "repetitions")
-        plan = Plan(**{name: options[name] for name in ("nodes", "profile", "seed", "repetitions")})
-        return RebuildBench(plan, session).run()
+        chosen = RebuildOptions(
+            **{name: options[name] for name in ("nodes", "profile", "seed", "repetitions")}
+        )
+        return RebuildBench(chosen, session).run()
 
     def show(self, console: Console, result: dict[str, Any]) -> None:
         table = Table(

@@ -57,7 +57,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SweepOptions:
     points: tuple[Point, ...]
     nodes: int
     tags: int
@@ -106,41 +106,43 @@ class Measured:
 class Sweep:
     """One run on the scratch database."""
 
-    def __init__(self, plan: Plan, session: Session) -> None:
-        self.plan = plan
+    def __init__(self, chosen: SweepOptions, session: Session) -> None:
+        self.options = chosen
         self._session = session
-        self._definitions = definitions(plan.tags)
+        self._definitions = definitions(chosen.tags)
         self._found = {
-            (point, state): Measured(point, state) for point in plan.points for state in STATES
+            (point, state): Measured(point, state) for point in chosen.points for state in STATES
         }
         self._mismatches = 0
 
     def run(self) -> dict[str, Any]:
-        plan, say = self.plan, self._session.console.print
+        chosen, say = self.options, self._session.console.print
         settings: dict[str, object] = {
             "batch_nodes": SERVER_BATCH_NODES,
             "batch_bytes": SERVER_BATCH_BYTES,
         }
-        if plan.partition_slots:
-            settings["partition_slots"] = plan.partition_slots
+        if chosen.partition_slots:
+            settings["partition_slots"] = chosen.partition_slots
         with bench.settings(**settings), Rig(self._session.url, self._session.log) as rig:
-            say(f"generating {plan.nodes:,} nodes ({plan.profile}); asking lxml", style="dim")
-            loader.load(plan.nodes, seed=plan.seed, profile=plan.profile)
+            say(f"generating {chosen.nodes:,} nodes ({chosen.profile}); asking lxml", style="dim")
+            loader.load(chosen.nodes, seed=chosen.seed, profile=chosen.profile)
             self._reference = ask_lxml(self._definitions)
             rig.create_tags(self._definitions)
-            with rig.stack(plan.points[0].workers, plan.points[0].options(plan.evaluator)) as first:
+            with rig.stack(
+                chosen.points[0].workers, chosen.points[0].options(chosen.evaluator)
+            ) as first:
                 first.settle()
             self._all(rig)
         return self._result()
 
     def _all(self, rig: Rig) -> None:
-        plan = self.plan
+        chosen = self.options
         with bench.progress(self._session.console) as progress:
-            task = progress.add_task("", total=len(plan.points) * plan.repetitions)
-            for repetition in range(plan.repetitions):
-                for point in plan.points[:: -1 if repetition % 2 else 1]:
+            task = progress.add_task("", total=len(chosen.points) * chosen.repetitions)
+            for repetition in range(chosen.repetitions):
+                for point in chosen.points[:: -1 if repetition % 2 else 1]:
                     progress.update(task, description=_label(point))
-                    with rig.stack(point.workers, point.options(plan.evaluator)) as running:
+                    with rig.stack(point.workers, point.options(chosen.evaluator)) as running:
                         self._point(point, running)
                     self._mismatches += mismatches(self._reference)
                     progress.advance(task)
@@ -155,14 +157,14 @@ class Sweep:
         return {
             "bench": "sweep",
             "machine": bench.machine(),
-            "nodes": self.plan.nodes,
-            "tags": self.plan.tags,
-            "profile": self.plan.profile,
+            "nodes": self.options.nodes,
+            "tags": self.options.tags,
+            "profile": self.options.profile,
             "partitions": Partition.objects.count(),
             "partition_slots": Partition.objects.values_list("capacity", flat=True)[0],
             "document_bytes_mean": round(documents.mean_bytes(), 1),
-            "evaluator": self.plan.evaluator or "default",
-            "repetitions": self.plan.repetitions,
+            "evaluator": self.options.evaluator or "default",
+            "repetitions": self.options.repetitions,
             "points": rows,
             "sweet_spot": {
                 state: sweet_spot([row for row in rows if row["state"] == state])
@@ -212,8 +214,8 @@ class SweepBench(Bench):
         if len(points) * options["repetitions"] > MAX_RUNS:
             raise BenchError(f"more than {MAX_RUNS} runs: choose fewer points")
         names = ("nodes", "tags", "repetitions", "profile", "partition_slots", "evaluator", "seed")
-        plan = Plan(points, **{name: options[name] for name in names})
-        return Sweep(plan, session).run()
+        chosen = SweepOptions(points, **{name: options[name] for name in names})
+        return Sweep(chosen, session).run()
 
     def show(self, console: Console, result: dict[str, Any]) -> None:
         for state in STATES:

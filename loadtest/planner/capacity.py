@@ -91,7 +91,7 @@ class Queue:
 
 
 @dataclass(frozen=True)
-class Plan:
+class CapacityPlan:
     """Sizes in bytes. `is_feasible`: the target is met, if one partition can be done in it."""
 
     demand: Demand
@@ -274,7 +274,7 @@ def cores(deployment: Deployment) -> int:
     return deployment.workers + deployment.api_servers + deployment.database_cores
 
 
-def plan(costs: Costs, demand: Demand) -> Plan:
+def plan(costs: Costs, demand: Demand) -> CapacityPlan:
     """The deployment, and everything that follows from it."""
     partitions, deployment = demand.partitions(costs), deploy(costs, demand)
     used = cpu_seconds(costs, demand, deployment.workers)
@@ -282,7 +282,7 @@ def plan(costs: Costs, demand: Demand) -> Plan:
     each = round_seconds(costs, demand, deployment.workers)
     prediction = predict(costs, demand, deployment)
     network = _network(costs, demand, deployment.workers)
-    return Plan(
+    return CapacityPlan(
         demand=demand,
         partitions=partitions,
         deployment=deployment,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from tagmill_expressions.errors import DefinitionError
 from tagmill_expressions.functions import FUNCTIONS
 from tagmill_expressions.lexer import ILLEGAL, NCNAME, Token
-from tagmill_expressions.syntax import Expression, Signature
+from tagmill_expressions.syntax import Signature, SyntaxTree
 
 XML_NAMESPACE = "http://www.w3.org/XML/1998/namespace"
 _XMLNS_NAMESPACE = "http://www.w3.org/2000/xmlns/"
@@ -36,7 +36,7 @@ def function(name: Token, *, in_predicate: bool) -> Signature:
     return signature
 
 
-def arguments(name: Token, signature: Signature, given: Sequence[Expression]) -> None:
+def arguments(name: Token, signature: Signature, given: Sequence[SyntaxTree]) -> None:
     least, most = signature.least, signature.most
     if len(given) < least or (most is not None and len(given) > most):
         raise DefinitionError(
@@ -47,7 +47,7 @@ def arguments(name: Token, signature: Signature, given: Sequence[Expression]) ->
             require_nodes(argument, f"{name.text}() needs a node-set")
 
 
-def require_nodes(expression: Expression, why: str) -> None:
+def require_nodes(expression: SyntaxTree, why: str) -> None:
     if expression.type != "node-set":
         found = expression.type
         message = f"{why}, and this is a {found}: write a path, such as //node/size"

@@ -16,7 +16,7 @@ from tagmill_expressions import checks, parser
 from tagmill_expressions.documents import MAIN_PROBE
 from tagmill_expressions.errors import DefinitionError
 from tagmill_expressions.lexer import ILLEGAL
-from tagmill_expressions.syntax import Expression, NameTest, Part, Type, children
+from tagmill_expressions.syntax import NameTest, Part, SyntaxTree, Type, children
 
 MAX_LENGTH = 16_384
 """In characters. The longest that people wrote has 700."""
@@ -29,7 +29,7 @@ class Checked:
     text: str
     namespaces: dict[str, str]
     """As declared."""
-    ast: Expression
+    ast: SyntaxTree
     type: Type
     libxml2_text: str
     libxml2_namespaces: dict[str, str]
@@ -66,7 +66,7 @@ def check(text: str, namespaces: Mapping[str, str] = {}) -> Checked:
     return checked
 
 
-def _parsed(text: str) -> Expression:
+def _parsed(text: str) -> SyntaxTree:
     try:
         return parser.parse(text)
     except DefinitionError as error:

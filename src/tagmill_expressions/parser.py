@@ -15,7 +15,6 @@ from tagmill_expressions.syntax import (
     PRECEDENCE,
     Axis,
     Call,
-    Expression,
     Filter,
     KindTest,
     NameTest,
@@ -26,6 +25,7 @@ from tagmill_expressions.syntax import (
     Path,
     Step,
     StringLiteral,
+    SyntaxTree,
 )
 
 MAX_NESTING = 32
@@ -43,7 +43,7 @@ _STEP = frozenset({Kind.NAME, Kind.KIND, Kind.AXIS})
 _STEP_SIGNS = frozenset({".", "..", "@"})
 
 
-def parse(text: str) -> Expression:
+def parse(text: str) -> SyntaxTree:
     """Raises DefinitionError. The caller has bounded the length."""
     return _Parser(text).whole()
 
@@ -58,7 +58,7 @@ class _Parser:
         self._nesting = 0
         self._predicates = 0
 
-    def whole(self) -> Expression:
+    def whole(self) -> SyntaxTree:
         if len(self._tokens) == 1:
             self._refuse("the definition is empty: write an XPath expression, such as //node")
         expression = self._expression()
@@ -104,7 +104,7 @@ class _Parser:
 
     # -- expressions -----------------------------------------------------------------------------
 
-    def _expression(self) -> Expression:
+    def _expression(self) -> SyntaxTree:
         """Everything but `|`, which belongs to the operands."""
         self._nest(1)
         chain = _Chain()
@@ -122,7 +122,7 @@ class _Parser:
         self._nest(-1)
         return chain.operands[0]
 
-    def _unary(self) -> Expression:
+    def _unary(self) -> SyntaxTree:
         start, signs = self._peek.start, 0
         while self._peek.kind is Kind.OPERATOR and self._peek.text == "-":
             self._take()
@@ -130,7 +130,7 @@ class _Parser:
         operand = self._union()
         return Negation(start, self._end, signs, operand) if signs else operand
 
-    def _union(self) -> Expression:
+    def _union(self) -> SyntaxTree:
         chain = _Chain()
         while True:
             start = self._peek.start
@@ -154,7 +154,7 @@ class _Parser:
 
     # -- paths -----------------------------------------------------------------------------------
 
-    def _path(self) -> Expression:
+    def _path(self) -> SyntaxTree:
         token = self._peek
         if token.kind is Kind.SLASH:
             return self._absolute()
@@ -245,7 +245,7 @@ class _Parser:
         self._close(")", opening)
         return KindTest(token.start, self._end, token.text, target)
 
-    def _bracketed(self) -> tuple[Expression, ...]:
+    def _bracketed(self) -> tuple[SyntaxTree, ...]:
         predicates = []
         while self._is("["):
             opening = self._take()
@@ -257,7 +257,7 @@ class _Parser:
 
     # -- primaries -------------------------------------------------------------------------------
 
-    def _filter(self) -> Expression:
+    def _filter(self) -> SyntaxTree:
         token = self._peek
         primary = self._primary()
         if not self._is("["):
@@ -266,7 +266,7 @@ class _Parser:
         predicates = self._bracketed()
         return Filter(token.start, self._end, primary, predicates)
 
-    def _primary(self) -> Expression:
+    def _primary(self) -> SyntaxTree:
         token = self._take()
         if token.kind is Kind.STRING:
             return StringLiteral(token.start, token.end, token.text[1:-1])
@@ -281,7 +281,7 @@ class _Parser:
     def _call(self, name: Token) -> Call:
         signature = checks.function(name, in_predicate=self._predicates > 0)
         opening = self._take()
-        arguments: list[Expression] = []
+        arguments: list[SyntaxTree] = []
         if not self._is(")"):
             arguments.append(self._expression())
             while self._accept(","):
@@ -295,12 +295,12 @@ class _Chain:
     """Operands and the operators between them, those that bind tighter already joined."""
 
     def __init__(self) -> None:
-        self.operands: list[Expression] = []
+        self.operands: list[SyntaxTree] = []
         self.operators: list[Operator] = []
         # Of the operands with their parentheses.
         self._spans: list[tuple[int, int]] = []
 
-    def add(self, operand: Expression, start: int, end: int) -> None:
+    def add(self, operand: SyntaxTree, start: int, end: int) -> None:
         self.operands.append(operand)
         self._spans.append((start, end))
 

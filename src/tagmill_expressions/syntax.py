@@ -86,7 +86,7 @@ class Signature:
 @dataclass(frozen=True, slots=True)
 class Call(Part):
     name: str
-    arguments: tuple[Expression, ...]
+    arguments: tuple[SyntaxTree, ...]
     signature: Signature
 
     @property
@@ -99,7 +99,7 @@ class Negation(Part):
     """Unary minus, as many `signs` as are written in a row."""
 
     signs: int
-    operand: Expression
+    operand: SyntaxTree
 
     @property
     def type(self) -> Type:
@@ -119,7 +119,7 @@ class Operation(Part):
     """
 
     operators: tuple[Operator, ...]
-    operands: tuple[Expression, ...]
+    operands: tuple[SyntaxTree, ...]
 
     @property
     def type(self) -> Type:
@@ -154,7 +154,7 @@ class Step(Part):
 
     axis: Axis
     test: NameTest | KindTest
-    predicates: tuple[Expression, ...]
+    predicates: tuple[SyntaxTree, ...]
     written: Literal["//", ".", "..", "@", "", "::"]
 
 
@@ -166,7 +166,7 @@ class Path(Part):
     """
 
     absolute: bool
-    origin: Expression | None
+    origin: SyntaxTree | None
     steps: tuple[Step, ...]
 
     @property
@@ -178,15 +178,15 @@ class Path(Part):
 class Filter(Part):
     """Predicates on a whole node-set: `(//node)[1]`."""
 
-    operand: Expression
-    predicates: tuple[Expression, ...]
+    operand: SyntaxTree
+    predicates: tuple[SyntaxTree, ...]
 
     @property
     def type(self) -> Type:
         return "node-set"
 
 
-Expression = StringLiteral | NumberLiteral | Call | Negation | Operation | Path | Filter
+SyntaxTree = StringLiteral | NumberLiteral | Call | Negation | Operation | Path | Filter
 
 
 def children(part: Part) -> tuple[Part, ...]:

@@ -163,7 +163,7 @@ def test_an_upload_that_waits_for_a_delete_creates_the_node_again() -> None:
     assert node("a").slot == 1
 
 
-def test_a_delete_that_waits_for_a_move_buries_the_moved_node() -> None:
+def test_a_delete_that_waits_for_a_move_deletes_the_moved_node() -> None:
     clusters.create("north")
     clusters.create("south")
     put("a", cluster="north")

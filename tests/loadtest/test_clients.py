@@ -12,7 +12,13 @@ from typing import Any, cast
 import pytest
 
 from loadtest.bench import BenchError, Session
-from loadtest.benches.preview import HTTP_SECONDS, WAIT_SECONDS, Plan, PreviewBench, PreviewRun
+from loadtest.benches.preview import (
+    HTTP_SECONDS,
+    WAIT_SECONDS,
+    PreviewBench,
+    PreviewOptions,
+    PreviewRun,
+)
 from loadtest.rig.clients import Ask, Clients
 from loadtest.rig.http import Api
 
@@ -101,7 +107,7 @@ def test_many_clients_preview_different_definitions_at_once() -> None:
         def post(self, _path: str, _body: Any, **_: str) -> Any:
             return {"state": "complete", "node_count": 1}
 
-    run = PreviewRun(Plan(1, "lean", 1, 1, 1, 1, 1, None), cast(Session, None))
+    run = PreviewRun(PreviewOptions(1, "lean", 1, 1, 1, 1, 1, None), cast(Session, None))
     api = cast(Api, Answering())
 
     def ask(_: int) -> list[str]:

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from loadtest.bench import BenchError, write_json
 from loadtest.planner import costs
-from loadtest.planner.capacity import MAX_NODES, Demand, Plan, plan, round_seconds
+from loadtest.planner.capacity import MAX_NODES, CapacityPlan, Demand, plan, round_seconds
 from loadtest.planner.simulation import Simulated, simulate
 
 MAX_TAGS = 100_000
@@ -68,7 +68,7 @@ class Command(BaseCommand):
 
 
 def as_json(
-    unit: costs.Costs, made: Plan, simulated: Simulated, simulation_took: float
+    unit: costs.Costs, made: CapacityPlan, simulated: Simulated, simulation_took: float
 ) -> dict[str, Any]:
     deployment, prediction = made.deployment, made.prediction
     return {
@@ -105,7 +105,7 @@ def as_json(
     }
 
 
-def show(console: Console, unit: costs.Costs, made: Plan, result: dict[str, Any]) -> None:
+def show(console: Console, unit: costs.Costs, made: CapacityPlan, result: dict[str, Any]) -> None:
     demand = made.demand
     state = "cold" if demand.is_cold else "warm"
     table = Table(
@@ -139,7 +139,7 @@ def show(console: Console, unit: costs.Costs, made: Plan, result: dict[str, Any]
         )
 
 
-def why(unit: costs.Costs, made: Plan) -> str:
+def why(unit: costs.Costs, made: CapacityPlan) -> str:
     """What no number of servers would mend."""
     each = round_seconds(unit, made.demand, made.deployment.workers)
     if unit.fixed_seconds >= made.demand.target:

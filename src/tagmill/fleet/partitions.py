@@ -35,7 +35,7 @@ class Held:
         self.is_changed = True
         return slot
 
-    def bury(self) -> None:
+    def remove_node(self) -> None:
         self.node_count -= 1
         self.is_changed = True
 

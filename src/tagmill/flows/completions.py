@@ -62,7 +62,7 @@ def complete(worker: Worker, completion: Completion) -> CompletionAnswer:
         previews.notify_evaluated([*applied.expressions, *failing])
         # A partition that changed meanwhile, or an expression that failed, still waits.
         leases.defer_stale(lease.partition for lease in ended.values())
-    _owe(worker, completion.results, ended)
+    _charge_quotas(worker, completion.results, ended)
     failures.say(worker.name, str(worker.uuid), failed)
     return CompletionAnswer([_outcome(part, applied, ended) for part in completion.results])
 
@@ -160,16 +160,16 @@ def _count_failures(
     return [item for item in found if item.expression in counted]
 
 
-def _owe(
+def _charge_quotas(
     worker: Worker, results: Sequence[PartitionResult], ended: dict[str, leases.Ended]
 ) -> None:
-    """What previews and changes took is owed to what waited for them."""
+    """Charge the time that previews and changes took to their quotas of the worker's time."""
     for kind in (leases.PREVIEW, leases.CHANGE):
         theirs = {key: lease for key, lease in ended.items() if lease.kind == kind}
         if theirs:
             began = min(lease.leased_at for lease in theirs.values())
             counts = [len(part.matches) for part in results if part.lease in theirs]
-            leases.owe(worker, kind, began, max(counts))
+            leases.charge_quota(worker, kind, began, max(counts))
 
 
 def _outcome(

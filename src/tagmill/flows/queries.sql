@@ -1,4 +1,4 @@
--- name: bury_nodes
+-- name: mark_nodes_deleted
 -- Makes tombstones. Relies on: the nodes' partitions are locked; `rev` is the raised one. The slot stays
 -- taken for ever.
 UPDATE node
@@ -62,7 +62,7 @@ WHERE match.expression_id = held.expression_id AND match.partition_id = held.par
 RETURNING match.expression_id
 
 
--- name: empty_nodes
+-- name: delete_documents_of_nodes
 DELETE FROM document WHERE node_id = ANY(%(node_ids)s)
 
 

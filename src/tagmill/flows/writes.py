@@ -80,10 +80,10 @@ class Writes:
         self._new: dict[str, CheckedUpload] = {}
         self._moved: list[tuple[Stored, Held, int]] = []
         self._updated: list[tuple[int, str, str, int, bytes]] = []
-        self._buried: list[tuple[int, int]] = []
+        self._deleted: list[tuple[int, int]] = []
         self._documents: list[tuple[int, str, CheckedDocument | None]] = []
         self._unassigned: list[tuple[int, int]] = []
-        self._emptied: list[int] = []
+        self._without_documents: list[int] = []
 
     def create(self, checked: CheckedUpload, partition: Held) -> int:
         upload = checked.upload
@@ -107,7 +107,7 @@ class Writes:
 
     def move(self, node: Stored, checked: CheckedUpload, partition: Held) -> int:
         """A tombstone where it was and a new slot; documents and tags come along."""
-        self._bury(node)
+        self._leave_tombstone(node)
         slot = self._insert(
             node.system_id, *_described(node, checked), partition, node.digests_after(checked)
         )
@@ -116,9 +116,9 @@ class Writes:
         return partition.rev
 
     def delete(self, node: Stored) -> None:
-        self._bury(node)
+        self._leave_tombstone(node)
         self._unassigned.append((node.partition_id, node.slot))
-        self._emptied.append(node.id)
+        self._without_documents.append(node.id)
 
     def _insert(
         self,
@@ -134,20 +134,20 @@ class Writes:
         self._inserted.append(row)
         return slot
 
-    def _bury(self, node: Stored) -> None:
+    def _leave_tombstone(self, node: Stored) -> None:
         partition = self._held[node.partition_id]
-        partition.bury()
-        self._buried.append((node.id, partition.rev))
+        partition.remove_node()
+        self._deleted.append((node.id, partition.rev))
 
     def flush(self) -> None:
         # A tombstone first: its system_id is free then.
-        if self._buried:
-            ids, revs = _columns(self._buried)
-            sql.run(__file__, "bury_nodes", {"ids": ids, "revs": revs})
+        if self._deleted:
+            ids, revs = _columns(self._deleted)
+            sql.run(__file__, "mark_nodes_deleted", {"ids": ids, "revs": revs})
         self._flush_nodes()
         self._flush_documents()
-        if self._emptied:
-            sql.run(__file__, "empty_nodes", {"node_ids": self._emptied})
+        if self._without_documents:
+            sql.run(__file__, "delete_documents_of_nodes", {"node_ids": self._without_documents})
         matches.carry(
             [
                 matches.Move(node.partition_id, node.slot, partition.id, slot)

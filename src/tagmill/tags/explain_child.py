@@ -30,14 +30,14 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_AS, (asked["bytes"], asked["bytes"]))
     resource.setrlimit(resource.RLIMIT_FSIZE, (asked["answer_bytes"], asked["answer_bytes"]))
     try:
-        answer = told(asked)
+        answer = explain_json(asked)
     except (ExpressionError, MemoryError) as error:
         answer = orjson.dumps({"error": str(error) or "there is not enough memory"})
     sys.stdout.buffer.write(answer)
     return 0
 
 
-def told(asked: dict[str, Any]) -> bytes:
+def explain_json(asked: dict[str, Any]) -> bytes:
     """What is printed. Raises ExpressionError and MemoryError."""
     deadline = time.monotonic() + PARTS_SHARE * asked["seconds"]
     checked = definition.check(asked["text"], asked["namespaces"])

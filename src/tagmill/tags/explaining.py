@@ -51,7 +51,7 @@ class Stored:
 
 
 @dataclass(frozen=True)
-class Evaluator:
+class EvaluatorChoice:
     """Which one answers, and why. `name`: None where no worker is there to say."""
 
     name: Literal["kernel", "lxml"] | None
@@ -60,7 +60,7 @@ class Evaluator:
 
 
 @dataclass(frozen=True)
-class Told:
+class NodeExplanation:
     """`explanation` is expressions.explain's; None for a node without documents, which matches
     nothing. `stored`: None where it was never evaluated."""
 
@@ -69,11 +69,11 @@ class Told:
     namespaces: Mapping[str, str]
     verdict: bool
     explanation: dict[str, Any] | None
-    evaluator: Evaluator
+    evaluator: EvaluatorChoice
     stored: Stored | None
 
 
-def of_tag(name: str, system_id: str) -> Told:
+def of_tag(name: str, system_id: str) -> NodeExplanation:
     """By the published definition, or by the pending one where none is published yet.
 
     Raises NotFound, ManualTag, TooExpensive, Busy.
@@ -88,7 +88,7 @@ def of_tag(name: str, system_id: str) -> Told:
     return of_definition(expression.text, expression.namespaces, system_id)
 
 
-def of_definition(text: str, namespaces: Mapping[str, str], system_id: str) -> Told:
+def of_definition(text: str, namespaces: Mapping[str, str], system_id: str) -> NodeExplanation:
     """Raises InvalidDefinition, TooLarge, NotFound, TooExpensive, Busy."""
     check(text, namespaces)
     nodes = Node.objects.select_related("partition").filter(deleted_at=None)
@@ -98,7 +98,7 @@ def of_definition(text: str, namespaces: Mapping[str, str], system_id: str) -> T
     stored = _stored(text, namespaces, node)
     probes = dict(Document.objects.filter(node=node).values_list("probe", "xml"))
     found = _explained(text, namespaces, probes)
-    return Told(
+    return NodeExplanation(
         node=node,
         definition=text,
         namespaces=namespaces,
@@ -125,22 +125,22 @@ def _stored(text: str, namespaces: Mapping[str, str], node: Node) -> Stored | No
     )
 
 
-def _evaluator(kernel: dict[str, Any]) -> Evaluator:
+def _evaluator(kernel: dict[str, Any]) -> EvaluatorChoice:
     silent = timedelta(seconds=load().lease_seconds)
     live = set(
         Worker.objects.filter(last_heartbeat__gt=Now() - silent).values_list("evaluator", flat=True)
     )
     if not live:
-        return Evaluator(None, "no worker is running", kernel["plan"])
+        return EvaluatorChoice(None, "no worker is running", kernel["plan"])
     if "kernel" not in live:
-        return Evaluator("lxml", "no worker that is running has the kernel", None)
+        return EvaluatorChoice("lxml", "no worker that is running has the kernel", None)
     if kernel["compiles"] is None:
-        return Evaluator(
+        return EvaluatorChoice(
             "kernel", "workers have it; what it says to the definition, only they know", None
         )
     if not kernel["compiles"]:
-        return Evaluator("lxml", f"the kernel leaves it to lxml: {kernel['refused']}", None)
-    return Evaluator("kernel", "the kernel compiles all of it", kernel["plan"])
+        return EvaluatorChoice("lxml", f"the kernel leaves it to lxml: {kernel['refused']}", None)
+    return EvaluatorChoice("kernel", "the kernel compiles all of it", kernel["plan"])
 
 
 def _explained(

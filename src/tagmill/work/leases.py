@@ -47,13 +47,13 @@ from tagmill_wire.messages import Definition, LeaseAnswer, LeasedPartition, Stal
 log = structlog.get_logger("tagmill.leases")
 
 TASK = "evaluate_partition"
-# For each second that goes into previews alone, a worker owes so many to everything else, while
-# there is any: previews take a quarter of its time at most. What a preview costs everybody else (a
-# request, its answer, a job for each partition) counts as this many seconds of it.
+# The quota for previews: after each second that a worker spends on previews alone it takes none for
+# this many seconds while other work waits, so that previews take at most a quarter of its time.
+# PREVIEW_SECONDS are charged for each preview besides: its request, its answer and its jobs.
 ORDINARY_SHARE = 3
 PREVIEW_SECONDS = 0.1
-# For each second that goes into changes alone, a worker owes as much to rebuilds: changes take half
-# of what previews leave at most.
+# The quota for changes: after each second that a worker spends on changes alone it takes none for
+# this many seconds while rebuilds wait, so that changes take at most half of what previews leave.
 REBUILD_SHARE = 1
 # A job that was overtaken by so many times the jobs that wait counts as held: what no worker holds
 # is not left behind by what is held and made again and again.
@@ -200,32 +200,32 @@ def lease(worker: Worker, max_partitions: int, holds: Sequence[int]) -> LeaseAns
     Raises WorkerGone."""
     with transaction.atomic():
         locks.fleet()
-        owes = _beat(worker)
+        spent = _beat(worker)
         parameters = {
             "clusters": _clusters(worker),
             "holds": list(holds),
             "overtaken": MAX_OVERTAKEN,
         }
         while found := sql.rows(__file__, "candidates", parameters):
-            candidates, kind = _chosen([Candidate(*row) for row in found], owes)
+            candidates, kind = _chosen([Candidate(*row) for row in found], spent)
             most = max_partitions if kind == PREVIEW else min(max_partitions, MAX_ORDINARY)
             jobs = _fetch(candidates, min(most, _share(candidates, kind, holds)))
-            answer = replace(_granted(worker, jobs, kind), incarnation=owes.incarnation)
+            answer = replace(_granted(worker, jobs, kind), incarnation=spent.incarnation)
             # Jobs whose work is done already do not count; others took the rest of them.
             if answer.leases or not jobs:
                 return answer
         return LeaseAnswer([], {})
 
 
-def _chosen(found: list[Candidate], owes: Owes) -> tuple[list[Candidate], Kind]:
+def _chosen(found: list[Candidate], spent: SpentQuotas) -> tuple[list[Candidate], Kind]:
     """The jobs to choose from, the first ones first; and what they are taken for."""
     of = {
         kind: [item for item in found if Kind(item.priority) & kind]
         for kind in (PREVIEW, CHANGE, REBUILD)
     }
-    if of[PREVIEW] and not (owes.ordinary and (of[CHANGE] or of[REBUILD])):
+    if of[PREVIEW] and not (spent.previews and (of[CHANGE] or of[REBUILD])):
         return of[PREVIEW], PREVIEW
-    if of[CHANGE] and not (owes.rebuilds and of[REBUILD]):
+    if of[CHANGE] and not (spent.changes and of[REBUILD]):
         return of[CHANGE], CHANGE
     # Learning waits until there is nothing else.
     return (of[REBUILD], REBUILD) if of[REBUILD] else (found, LEARNING)
@@ -341,22 +341,22 @@ def heartbeat(worker: Worker, leases: Sequence[str]) -> list[str]:
     return [item for item in leases if str(uuid.UUID(item)) not in kept]
 
 
-class Owes(NamedTuple):
-    """Whether previews had their share of a worker's time, and changes theirs. `incarnation`: the
-    database's, in which the worker registered."""
+class SpentQuotas(NamedTuple):
+    """Whether a worker has spent its quota of time for previews, and its quota for changes.
+    `incarnation` is the incarnation of the database in which the worker registered."""
 
-    ordinary: bool
-    rebuilds: bool
+    previews: bool
+    changes: bool
     incarnation: str
 
 
-def _beat(worker: Worker) -> Owes:
+def _beat(worker: Worker) -> SpentQuotas:
     """Raises WorkerGone, also for a worker of another incarnation."""
     values = {"worker": worker.id, "preview": int(PREVIEW), "change": int(CHANGE)}
     found = locks.query(Lock.WORKER, __file__, "beat", values)
     if not found:
         raise WorkerGone("no such worker, or of another incarnation: register again")
-    return Owes(*found[0])
+    return SpentQuotas(*found[0])
 
 
 def finish(worker: Worker, leases: Iterable[str]) -> dict[str, Ended]:
@@ -379,9 +379,10 @@ def finish(worker: Worker, leases: Iterable[str]) -> dict[str, Ended]:
     }
 
 
-def owe(worker: Worker, kind: Kind, began: datetime, count: int) -> None:
-    """Since `began` the worker had leases for previews, or for changes, of `count` expressions. Not
-    in the transaction that finished them: a worker's row is locked before its leases."""
+def charge_quota(worker: Worker, kind: Kind, began: datetime, count: int) -> None:
+    """Charge the time since `began`, in which the worker held leases of `kind` for `count`
+    expressions. Call it after the transaction that finished the leases: a worker's row is locked
+    before its leases."""
     values = {
         "worker": worker.id,
         "began": began,
@@ -389,7 +390,7 @@ def owe(worker: Worker, kind: Kind, began: datetime, count: int) -> None:
         "ordinary": ORDINARY_SHARE if kind == PREVIEW else 0,
         "rebuilds": REBUILD_SHARE if kind == CHANGE else 0,
     }
-    sql.run(__file__, "owe", values)
+    sql.run(__file__, "charge_quota", values)
 
 
 def give_up(worker: Worker, leases: Sequence[str], reason: str, delay: int = 0) -> None:

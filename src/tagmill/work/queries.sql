@@ -1,7 +1,7 @@
 -- name: beat
--- The worker lives. Whether it owes time to everything but previews, and to rebuilds: for what it has
--- evaluated, or for what it holds now; and the incarnation of the revs that it is leased. No row where it
--- registered in another.
+-- Records a heartbeat. Returns whether the worker has spent its quota for previews, and its quota for changes,
+-- with what it has evaluated or with what it holds now; and the incarnation of the revs that it is leased.
+-- Returns no row for a worker that registered in another incarnation.
 UPDATE worker
 SET last_heartbeat = now()
 WHERE id = %(worker)s
@@ -128,9 +128,9 @@ ORDER BY j.id
 FOR UPDATE OF j SKIP LOCKED
 
 
--- name: owe
--- What previews, or changes, took since `began`, and `beside` seconds, is owed to everything else
--- (`ordinary` times over), or to rebuilds (`rebuilds` times over).
+-- name: charge_quota
+-- Charges what previews, or changes, took since `began`, and `beside` seconds: for `ordinary` times as long
+-- the worker takes no previews, and for `rebuilds` times as long no changes, while other work waits.
 UPDATE worker
 SET ordinary_until = greatest(ordinary_until, now() + %(ordinary)s * took.seconds),
     rebuilds_until = greatest(rebuilds_until, now() + %(rebuilds)s * took.seconds)

@@ -11,7 +11,7 @@ from lxml import etree
 from tagmill_expressions.definition import Checked
 from tagmill_expressions.errors import EvaluationError, ExpressionError
 from tagmill_expressions.explain.printer import Printer
-from tagmill_expressions.syntax import Expression
+from tagmill_expressions.syntax import SyntaxTree
 
 MAX_EVALUATIONS = 200
 """Per explanation. Those that people wrote take 5 to 60."""
@@ -21,7 +21,7 @@ class Exhausted(ExpressionError):
     """No evaluation is left, or no time."""
 
 
-class Evaluator:
+class PartEvaluator:
     """The context is the root element, as for the whole definition.
 
     `deadline` is a time of `clock`; an evaluation that runs is not stopped.
@@ -64,5 +64,5 @@ class Evaluator:
     def count(self, text: str) -> int:
         return int(self.evaluate(f"count({text})"))
 
-    def source(self, part: Expression) -> str:
+    def source(self, part: SyntaxTree) -> str:
         return self.checked.text[part.start : part.end]

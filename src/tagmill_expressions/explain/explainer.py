@@ -8,20 +8,20 @@ from typing import Any
 from lxml import etree
 
 from tagmill_expressions.definition import Checked
-from tagmill_expressions.explain.evaluator import Evaluator, Exhausted
+from tagmill_expressions.explain.evaluator import Exhausted, PartEvaluator
 from tagmill_expressions.explain.missing import missing
 from tagmill_expressions.explain.model import Explanation, Kind
 from tagmill_expressions.explain.nodes import hits, shortened
 from tagmill_expressions.syntax import (
     PRECEDENCE,
     Call,
-    Expression,
     Filter,
     Negation,
     NumberLiteral,
     Operation,
     Path,
     StringLiteral,
+    SyntaxTree,
 )
 
 _OPERATIONS: dict[int, Kind] = {
@@ -48,14 +48,14 @@ def explain(
     always evaluated. One evaluation can take long: run hostile definitions where they can be
     killed. Raises EvaluationError when libxml2 cannot evaluate the whole, or a part.
     """
-    return _Explainer(Evaluator(checked, tree, deadline)).explained(checked.ast)
+    return _Explainer(PartEvaluator(checked, tree, deadline)).explained(checked.ast)
 
 
 class _Explainer:
-    def __init__(self, evaluator: Evaluator) -> None:
+    def __init__(self, evaluator: PartEvaluator) -> None:
         self._evaluator = evaluator
 
-    def explained(self, part: Expression) -> Explanation:
+    def explained(self, part: SyntaxTree) -> Explanation:
         """Raises Exhausted, unless it is the first."""
         checked = self._evaluator.checked
         # The whole as an evaluator has it: the two cannot differ.
@@ -64,17 +64,21 @@ class _Explainer:
         if part.type == "node-set":
             # lxml leaves the document itself out of what it returns: `/` is true all the same.
             total = self._evaluator.count(text)
-            told = replace(self._bare(part, verdict=total > 0), total=total)
-            return self._with_nodes(part, text, told)
+            explanation = replace(self._bare(part, verdict=total > 0), total=total)
+            return self._with_nodes(part, text, explanation)
         if isinstance(part, StringLiteral | NumberLiteral):
             value: bool | float | str = part.value
         else:
             value = self._evaluator.value(text)
-        told = replace(self._bare(part, verdict=is_true(value)), **_shown(value))
-        told = self._with_operands(part, told)
-        return self._with_witnesses(part, told) if told.kind == "comparison" else told
+        explanation = replace(self._bare(part, verdict=is_true(value)), **_shown(value))
+        explanation = self._with_operands(part, explanation)
+        return (
+            self._with_witnesses(part, explanation)
+            if explanation.kind == "comparison"
+            else explanation
+        )
 
-    def _bare(self, part: Expression, *, verdict: bool) -> Explanation:
+    def _bare(self, part: SyntaxTree, *, verdict: bool) -> Explanation:
         return Explanation(
             kind=_kind(part),
             text=self._evaluator.source(part),
@@ -84,22 +88,22 @@ class _Explainer:
             verdict=verdict,
         )
 
-    def _with_nodes(self, part: Expression, text: str, told: Explanation) -> Explanation:
+    def _with_nodes(self, part: SyntaxTree, text: str, explanation: Explanation) -> Explanation:
         evaluator = self._evaluator
         try:
-            if told.total:
+            if explanation.total:
                 found = hits(evaluator.evaluate(text), evaluator.checked.libxml2_namespaces)
-                told = replace(told, hits=found)
+                explanation = replace(explanation, hits=found)
             else:
-                told = replace(told, missing=missing(evaluator, part))
+                explanation = replace(explanation, missing=missing(evaluator, part))
         except Exhausted:
-            return replace(told, truncated=True)
-        return told if told.kind == "path" else self._with_operands(part, told)
+            return replace(explanation, truncated=True)
+        return explanation if explanation.kind == "path" else self._with_operands(part, explanation)
 
-    def _with_witnesses(self, part: Expression, told: Explanation) -> Explanation:
+    def _with_witnesses(self, part: SyntaxTree, explanation: Explanation) -> Explanation:
         """The nodes that make a comparison with a literal true."""
-        if not told.verdict or not isinstance(part, Operation) or len(part.operands) != 2:  # noqa: PLR2004
-            return told
+        if not explanation.verdict or not isinstance(part, Operation) or len(part.operands) != 2:  # noqa: PLR2004
+            return explanation
         left, right = part.operands
         printed = self._evaluator.printer.expression
         if left.type == "node-set" and isinstance(right, StringLiteral | NumberLiteral):
@@ -107,23 +111,23 @@ class _Explainer:
         elif right.type == "node-set" and isinstance(left, StringLiteral | NumberLiteral):
             nodes, condition = right, f"{printed(left)} {part.operators[0].symbol} ."
         else:
-            return told
+            return explanation
         try:
             text = f"({printed(nodes)})[{condition}]"
             found = self._evaluator.evaluate(text)
         except Exhausted:
-            return replace(told, truncated=True)
+            return replace(explanation, truncated=True)
         prefixes = self._evaluator.checked.libxml2_namespaces
-        return replace(told, total=len(found), hits=hits(found, prefixes))
+        return replace(explanation, total=len(found), hits=hits(found, prefixes))
 
-    def _with_operands(self, part: Expression, told: Explanation) -> Explanation:
+    def _with_operands(self, part: SyntaxTree, explanation: Explanation) -> Explanation:
         operands: list[Explanation] = []
         try:
             for operand in _operands(part):
                 operands.append(self.explained(operand))
         except Exhausted:
-            told = replace(told, truncated=True)
-        return replace(told, operands=tuple(operands))
+            explanation = replace(explanation, truncated=True)
+        return replace(explanation, operands=tuple(operands))
 
 
 def _shown(value: bool | float | str) -> dict[str, Any]:
@@ -140,7 +144,7 @@ def is_true(value: bool | float | str) -> bool:
     return bool(value)
 
 
-def _kind(part: Expression) -> Kind:
+def _kind(part: SyntaxTree) -> Kind:
     match part:
         case StringLiteral() | NumberLiteral():
             return "value"
@@ -154,7 +158,7 @@ def _kind(part: Expression) -> Kind:
             return _OPERATIONS[PRECEDENCE[part.operators[0].symbol]]
 
 
-def _operands(part: Expression) -> tuple[Expression, ...]:
+def _operands(part: SyntaxTree) -> tuple[SyntaxTree, ...]:
     match part:
         case Call():
             return part.arguments

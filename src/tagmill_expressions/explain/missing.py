@@ -9,12 +9,11 @@ from typing import Any, TypeGuard
 
 from lxml import etree
 
-from tagmill_expressions.explain.evaluator import Evaluator
+from tagmill_expressions.explain.evaluator import PartEvaluator
 from tagmill_expressions.explain.model import Missing
 from tagmill_expressions.explain.nodes import shortened
 from tagmill_expressions.syntax import (
     Call,
-    Expression,
     Filter,
     NameTest,
     Operation,
@@ -22,6 +21,7 @@ from tagmill_expressions.syntax import (
     Path,
     Step,
     StringLiteral,
+    SyntaxTree,
     children,
 )
 
@@ -38,11 +38,11 @@ class _Cut:
     """For libxml2."""
     shown: str
     """As written."""
-    failed: Expression | Step
+    failed: SyntaxTree | Step
     total: int = 0
 
 
-def missing(evaluator: Evaluator, part: Expression) -> Missing | None:
+def missing(evaluator: PartEvaluator, part: SyntaxTree) -> Missing | None:
     """Of a path, or a filter, that found nothing."""
     if isinstance(part, Filter):
         return _of_filter(evaluator, part)
@@ -50,10 +50,10 @@ def missing(evaluator: Evaluator, part: Expression) -> Missing | None:
         return None
     if part.origin is not None and not evaluator.count(evaluator.printer.expression(part.origin)):
         return missing(evaluator, part.origin)
-    return _told(evaluator, part, _longest(evaluator, part))
+    return _described(evaluator, part, _longest(evaluator, part))
 
 
-def _of_filter(evaluator: Evaluator, part: Filter) -> Missing | None:
+def _of_filter(evaluator: PartEvaluator, part: Filter) -> Missing | None:
     text = f"({evaluator.printer.expression(part.operand)})"
     if not evaluator.count(text):
         return missing(evaluator, part.operand)
@@ -64,10 +64,10 @@ def _of_filter(evaluator: Evaluator, part: Filter) -> Missing | None:
             break
         found = _Cut(text, _shown(evaluator, part, part, number), predicate, total)
         text += f"[{evaluator.printer.expression(predicate)}]"
-    return None if found is None else _told(evaluator, part, found)
+    return None if found is None else _described(evaluator, part, found)
 
 
-def _longest(evaluator: Evaluator, path: Path) -> _Cut:
+def _longest(evaluator: PartEvaluator, path: Path) -> _Cut:
     """By halves: what finds something does so without its end, too."""
     ends = list(_ends(path))
     # Without any step, it is the context, or the document, or what the origin found.
@@ -93,7 +93,7 @@ def _ends(path: Path) -> Iterator[tuple[int, int | None]]:
             yield from ((at, number) for number in range(len(step.predicates)))
 
 
-def _cut(evaluator: Evaluator, path: Path, at: int, number: int | None) -> _Cut:
+def _cut(evaluator: PartEvaluator, path: Path, at: int, number: int | None) -> _Cut:
     step, before = path.steps[at], path.steps[:at]
     if number is not None:
         kept = replace(step, predicates=step.predicates[:number])
@@ -110,7 +110,7 @@ def _cut(evaluator: Evaluator, path: Path, at: int, number: int | None) -> _Cut:
     return _Cut(evaluator.printer.path(path, before), shown, step)
 
 
-def _shown(evaluator: Evaluator, whole: Expression, part: Filter | Step, number: int) -> str:
+def _shown(evaluator: PartEvaluator, whole: SyntaxTree, part: Filter | Step, number: int) -> str:
     """From the beginning to before the predicate of this number."""
     text = evaluator.checked.text
     start = part.predicates[number].start
@@ -118,7 +118,7 @@ def _shown(evaluator: Evaluator, whole: Expression, part: Filter | Step, number:
     return text[whole.start : start].rstrip("( \t\r\n")[:-1].rstrip()
 
 
-def _told(evaluator: Evaluator, part: Expression, cut: _Cut) -> Missing:
+def _described(evaluator: PartEvaluator, part: SyntaxTree, cut: _Cut) -> Missing:
     whole = evaluator.source(part)
     failed = evaluator.checked.text[cut.failed.start : cut.failed.end]
     if isinstance(cut.failed, Step):
@@ -141,7 +141,7 @@ def _told(evaluator: Evaluator, part: Expression, cut: _Cut) -> Missing:
 
 
 def _of_step(
-    evaluator: Evaluator, part: Expression, cut: _Cut, step: Step
+    evaluator: PartEvaluator, part: SyntaxTree, cut: _Cut, step: Step
 ) -> tuple[str, tuple[str, ...]]:
     """The names of what the step could have been."""
     begin, shown = cut.text, cut.shown or "the root element"
@@ -171,7 +171,7 @@ def _of_step(
 
 
 def _of_condition(
-    evaluator: Evaluator, cut: _Cut, condition: Expression
+    evaluator: PartEvaluator, cut: _Cut, condition: SyntaxTree
 ) -> tuple[str, tuple[str, ...]]:
     """The values of the path that the condition compares, or searches."""
     parts = list(_conjuncts(evaluator, cut, condition))
@@ -192,7 +192,7 @@ def _of_condition(
     return f"{cut.shown} matched {cut.total} without this condition", ()
 
 
-def _conjuncts(evaluator: Evaluator, cut: _Cut, condition: Expression) -> Iterator[Expression]:
+def _conjuncts(evaluator: PartEvaluator, cut: _Cut, condition: SyntaxTree) -> Iterator[SyntaxTree]:
     """The parts of an `and` that no node meets; or the condition itself."""
     if not isinstance(condition, Operation) or condition.operators[0].symbol != "and":
         yield from _alternatives(condition)
@@ -204,14 +204,14 @@ def _conjuncts(evaluator: Evaluator, cut: _Cut, condition: Expression) -> Iterat
             yield from _alternatives(operand)
 
 
-def _alternatives(condition: Expression) -> Iterator[Expression]:
+def _alternatives(condition: SyntaxTree) -> Iterator[SyntaxTree]:
     if isinstance(condition, Operation) and condition.operators[0].symbol == "or":
         yield from condition.operands
     else:
         yield condition
 
 
-def _subject(part: Expression) -> Path | None:
+def _subject(part: SyntaxTree) -> Path | None:
     """The relative path whose values decide."""
     if isinstance(part, Call) and part.arguments and part.name != "not":
         return _subject(part.arguments[0])
@@ -223,20 +223,20 @@ def _subject(part: Expression) -> Path | None:
     return None
 
 
-def _none_has(evaluator: Evaluator, cut: _Cut, subject: Path) -> str:
+def _none_has(evaluator: PartEvaluator, cut: _Cut, subject: Path) -> str:
     name = evaluator.source(subject)
-    told = f"none of which has {name}"
+    text = f"none of which has {name}"
     last = subject.steps[0]
     if len(subject.steps) > 1 or not isinstance(last.test, NameTest) or last.test.local == "*":
-        return told
+        return text
     bare = last.test.local
     other = bare if last.axis == "attribute" else f"@{bare}"
     if not last.test.prefix and evaluator.count(f"({cut.text})/{other}"):
-        told += f": write {other}"
-    return told
+        text += f": write {other}"
+    return text
 
 
-def _named(evaluator: Evaluator, subject: Path) -> str:
+def _named(evaluator: PartEvaluator, subject: Path) -> str:
     """`ids` for `@id`, `texts` for `.`."""
     last = subject.steps[-1]
     if len(subject.steps) == 1 and isinstance(last.test, NameTest) and not last.predicates:
@@ -248,19 +248,19 @@ def _named(evaluator: Evaluator, subject: Path) -> str:
     return f"values of {evaluator.source(subject)}"
 
 
-def _literal(part: Expression) -> str:
+def _literal(part: SyntaxTree) -> str:
     """The text that is looked for."""
     if isinstance(part, StringLiteral):
         return part.value
     return next(filter(None, (_literal(p) for p in children(part) if _is_value(p))), "")
 
 
-def _is_value(part: Part) -> TypeGuard[Expression]:
+def _is_value(part: Part) -> TypeGuard[SyntaxTree]:
     return isinstance(part, StringLiteral | Call)
 
 
 def _names(
-    evaluator: Evaluator, text: str, name: Callable[[Any], str], wanted: str = ""
+    evaluator: PartEvaluator, text: str, name: Callable[[Any], str], wanted: str = ""
 ) -> tuple[str, ...]:
     """Different ones, at most MAX_INSTEAD: those that begin as wanted, or the most alike first."""
     found = evaluator.evaluate(text)

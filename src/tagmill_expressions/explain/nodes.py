@@ -19,12 +19,12 @@ MAX_PATH = 2_000
 def hits(found: Iterable[Any], prefixes: Mapping[str, str]) -> tuple[Hit, ...]:
     """The first MAX_HITS. The document itself, which lxml leaves out, is none of them."""
     by_uri = {uri: prefix for prefix, uri in prefixes.items()}
-    told: list[Hit] = []
+    first: list[Hit] = []
     for node in found:
-        if len(told) == MAX_HITS:
+        if len(first) == MAX_HITS:
             break
-        told.append(_hit(node, by_uri))
-    return tuple(told)
+        first.append(_hit(node, by_uri))
+    return tuple(first)
 
 
 def _hit(node: Any, prefixes: Mapping[str, str]) -> Hit:
@@ -99,8 +99,8 @@ def about(node: etree._Element) -> str:
     """Its `id`, `class` and `product`, those that there are: attributes or elements of lshw."""
     known = [(name, node.get(name)) for name in ("id", "class")]
     known.append(("product", node.findtext("product")))
-    told = (f"{name}={' '.join(value.split())}" for name, value in known if value)
-    return shortened(" ".join(told))
+    found = (f"{name}={' '.join(value.split())}" for name, value in known if value)
+    return shortened(" ".join(found))
 
 
 def own_text(node: etree._Element) -> str:

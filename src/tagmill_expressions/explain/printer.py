@@ -12,7 +12,6 @@ from tagmill_expressions.definition import Checked
 from tagmill_expressions.documents import MAIN_PROBE
 from tagmill_expressions.syntax import (
     Call,
-    Expression,
     Filter,
     KindTest,
     NameTest,
@@ -22,6 +21,7 @@ from tagmill_expressions.syntax import (
     Path,
     Step,
     StringLiteral,
+    SyntaxTree,
 )
 
 
@@ -30,7 +30,7 @@ class Printer:
         self._text = checked.text
         self._keeps_main = MAIN_PROBE in checked.namespaces
 
-    def expression(self, part: Expression) -> str:
+    def expression(self, part: SyntaxTree) -> str:
         match part:
             case StringLiteral() | NumberLiteral():
                 return self._text[part.start : part.end]
@@ -89,5 +89,5 @@ class Printer:
             return "*[namespace-uri()='']" if test.local == "*" else test.local
         return f"{test.prefix}:{test.local}"
 
-    def _predicates(self, predicates: tuple[Expression, ...]) -> str:
+    def _predicates(self, predicates: tuple[SyntaxTree, ...]) -> str:
         return "".join(f"[{self.expression(predicate)}]" for predicate in predicates)

@@ -93,8 +93,10 @@ class Findings:
 
     def in_order(self) -> list[Warning]:
         """The first MAX_WARNINGS."""
-        told = sorted(set(self.warnings), key=lambda w: (w.column, w.end_column, w.code, w.message))
-        return told[:MAX_WARNINGS]
+        ordered = sorted(
+            set(self.warnings), key=lambda w: (w.column, w.end_column, w.code, w.message)
+        )
+        return ordered[:MAX_WARNINGS]
 
     def near(self, word: str, known: Iterable[str], most: int = 1) -> list[str]:
         """Those spelt nearest; nothing after MAX_SEARCHES, or after MAX_SEARCHED characters."""

@@ -10,7 +10,6 @@ from tagmill_expressions.lint.findings import Findings
 from tagmill_expressions.lint.places import World
 from tagmill_expressions.syntax import (
     Call,
-    Expression,
     Filter,
     NameTest,
     Negation,
@@ -20,6 +19,7 @@ from tagmill_expressions.syntax import (
     Path,
     Step,
     StringLiteral,
+    SyntaxTree,
     children,
 )
 
@@ -33,7 +33,7 @@ _OF_CONTEXT |= {"string-length"}
 _EMPTY = etree.Element("list")
 
 
-def definition(findings: Findings, whole: Expression) -> None:
+def definition(findings: Findings, whole: SyntaxTree) -> None:
     if whole.type == "number" and not _is_fixed(whole):
         sure = _is_never_negative(whole)
         findings.add(
@@ -45,7 +45,7 @@ def definition(findings: Findings, whole: Expression) -> None:
         )
 
 
-def condition(findings: Findings, part: Expression) -> None:
+def condition(findings: Findings, part: SyntaxTree) -> None:
     """Of a definition or a predicate: names the parts of it that never change."""
     if isinstance(part, Operation) and part.operators[0].symbol in {"and", "or"}:
         if part.operators[0].symbol == "or":
@@ -64,7 +64,7 @@ def condition(findings: Findings, part: Expression) -> None:
         )
 
 
-def verdict(findings: Findings, part: Expression) -> bool | None:
+def verdict(findings: Findings, part: SyntaxTree) -> bool | None:
     """The one truth value that a part can have, if that shows."""
     if _is_fixed(part):
         return bool(etree.XPath(f"boolean({findings.source(part)})")(_EMPTY))
@@ -161,7 +161,7 @@ def _is_fixed(part: Part) -> bool:
     return all(_is_fixed(child) for child in children(part))
 
 
-def _is_never_negative(part: Expression) -> bool:
+def _is_never_negative(part: SyntaxTree) -> bool:
     if isinstance(part, NumberLiteral):
         return True
     if isinstance(part, Call):
@@ -204,11 +204,11 @@ def positions(findings: Findings, path: Path) -> None:
             )
 
 
-def is_positional(predicate: Expression) -> bool:
+def is_positional(predicate: SyntaxTree) -> bool:
     return predicate.type == "number" or _counts(predicate)
 
 
-def _counts(part: Expression) -> bool:
+def _counts(part: SyntaxTree) -> bool:
     """Whether position() or last() of the same context is in it."""
     if isinstance(part, Call):
         return part.name in {"position", "last"} or any(map(_counts, part.arguments))

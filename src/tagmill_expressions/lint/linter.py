@@ -10,7 +10,7 @@ from tagmill_expressions.definition import Checked
 from tagmill_expressions.lint import forms, names, roots, values
 from tagmill_expressions.lint.findings import Findings, Warning
 from tagmill_expressions.lint.places import DOCUMENT, Places, TooMuch, World
-from tagmill_expressions.syntax import Call, Expression, Filter, NameTest, Negation, Operation, Path
+from tagmill_expressions.syntax import Call, Filter, NameTest, Negation, Operation, Path, SyntaxTree
 from tagmill_expressions.vocabulary import Vocabulary
 
 
@@ -41,13 +41,13 @@ def _lint(checked: Checked, vocabulary: Vocabulary | None) -> list[Warning]:
 
 
 class _Linter:
-    def __init__(self, findings: Findings, world: World, whole: Expression) -> None:
+    def __init__(self, findings: Findings, world: World, whole: SyntaxTree) -> None:
         self._findings = findings
         self._world = world
         self._mentioned = roots.named_roots(whole)
         self._predicates = 0
 
-    def walk(self, part: Expression, context: Places, parent: Expression | None = None) -> Places:
+    def walk(self, part: SyntaxTree, context: Places, parent: SyntaxTree | None = None) -> Places:
         """Where a node-set lies; None for anything else."""
         match part:
             case Path():
@@ -83,12 +83,12 @@ class _Linter:
 
     def _union(self, part: Operation, context: Places) -> Places:
         found = []
-        tellings: list[list[Warning]] = []
+        by_operand: list[list[Warning]] = []
         for operand in part.operands:
             with self._apart() as warnings:
                 found.append(self.walk(operand, context, part))
-            tellings.append(warnings)
-        self._add_alternatives(tellings, [True] * len(tellings))
+            by_operand.append(warnings)
+        self._add_alternatives(by_operand, [True] * len(by_operand))
         if None in found:
             return None
         self._world.spend(sum(len(places or ()) for places in found))
@@ -96,12 +96,12 @@ class _Linter:
 
     def _alternatives(self, part: Operation, context: Places) -> None:
         """`@id='cpu' or @id='cpu:0'` is written for either: one that exists is enough."""
-        tellings: list[list[Warning]] = []
+        by_operand: list[list[Warning]] = []
         for operand in part.operands:
             with self._apart() as warnings:
                 self.walk(operand, context, part)
-            tellings.append(warnings)
-        self._add_alternatives(tellings, [_is_test_of_value(o) for o in part.operands])
+            by_operand.append(warnings)
+        self._add_alternatives(by_operand, [_is_test_of_value(o) for o in part.operands])
 
     @contextmanager
     def _apart(self) -> Iterator[list[Warning]]:
@@ -112,12 +112,14 @@ class _Linter:
         finally:
             self._findings.warnings = before
 
-    def _add_alternatives(self, tellings: list[list[Warning]], alike: list[bool]) -> None:
-        met = any(test and not told for test, told in zip(alike, tellings, strict=True))
-        for test, told in zip(alike, tellings, strict=True):
+    def _add_alternatives(self, by_operand: list[list[Warning]], alike: list[bool]) -> None:
+        met = any(test and not warnings for test, warnings in zip(alike, by_operand, strict=True))
+        for test, warnings in zip(alike, by_operand, strict=True):
             forgiven = test and met
             self._findings.warnings += [
-                warning for warning in told if not (forgiven and warning.code == "unknown_value")
+                warning
+                for warning in warnings
+                if not (forgiven and warning.code == "unknown_value")
             ]
 
     def _comparison(self, part: Operation, context: Places) -> None:
@@ -149,7 +151,7 @@ class _Linter:
                 self.walk(operand, context, part)
         self._findings.warnings += [replace(warning, rewrite=None) for warning in warnings]
 
-    def _path(self, path: Path, context: Places, parent: Expression | None) -> Places:
+    def _path(self, path: Path, context: Places, parent: SyntaxTree | None) -> Places:
         world, findings = self._world, self._findings
         forms.positions(findings, path)
         named_operator = names.operator_step(findings, world, path, parent)
@@ -182,7 +184,7 @@ class _Linter:
             return (frozenset([DOCUMENT]) if self._world.known else None), False
         return context, False
 
-    def _predicates_of(self, predicates: tuple[Expression, ...], places: Places) -> None:
+    def _predicates_of(self, predicates: tuple[SyntaxTree, ...], places: Places) -> None:
         self._predicates += 1
         for predicate in predicates:
             if predicate.type != "number":
@@ -191,7 +193,7 @@ class _Linter:
         self._predicates -= 1
 
 
-def _is_test_of_value(part: Expression) -> bool:
+def _is_test_of_value(part: SyntaxTree) -> bool:
     if isinstance(part, Operation):
         return part.operators[0].symbol == "="
     return isinstance(part, Call) and part.name in {"contains", "starts-with"}

@@ -8,7 +8,7 @@ from typing import Final
 from tagmill_expressions.documents import MAIN_PROBE
 from tagmill_expressions.lint.findings import Findings, listed
 from tagmill_expressions.lint.places import DOCUMENT, Place, Places, World, local, namespace
-from tagmill_expressions.syntax import Expression, NameTest, Operation, Path, Step
+from tagmill_expressions.syntax import NameTest, Operation, Path, Step, SyntaxTree
 from tagmill_expressions.vocabulary import State
 
 # Printed by every version of lldpd: known also to a fleet that has it nowhere yet.
@@ -20,7 +20,7 @@ _FEW = 2
 
 
 def operator_step(
-    findings: Findings, world: World, path: Path, parent: Expression | None
+    findings: Findings, world: World, path: Path, parent: SyntaxTree | None
 ) -> Step | None:
     """The step that is named like an operator, if there is one, after a warning."""
     for at, step in enumerate(path.steps):
@@ -70,7 +70,7 @@ def is_undeclared(findings: Findings, world: World, test: NameTest) -> bool:
     return True
 
 
-def bare_name(findings: Findings, world: World, part: Expression, context: Places) -> bool:
+def bare_name(findings: Findings, world: World, part: SyntaxTree, context: Places) -> bool:
     """Whether an operand of a comparison is a word that should be in quotes, after a warning."""
     if not isinstance(part, Path) or part.absolute or part.origin or len(part.steps) != 1:
         return False

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from tagmill_expressions.lint.findings import Findings, listed
 from tagmill_expressions.lint.forms import is_positional
 from tagmill_expressions.lint.places import DOCUMENT, World, local
-from tagmill_expressions.syntax import Expression, NameTest, Operation, Part, Path, Step, children
+from tagmill_expressions.syntax import NameTest, Operation, Part, Path, Step, SyntaxTree, children
 from tagmill_expressions.vocabulary import State
 
 # Of fewer documents, that all have something says little.
@@ -114,7 +114,7 @@ def _relative(findings: Findings, world: World, path: Path) -> bool:
     return True
 
 
-def everything(findings: Findings, world: World, whole: Expression) -> None:
+def everything(findings: Findings, world: World, whole: SyntaxTree) -> None:
     """`//name` and `//name[@a='v']` where every document has one."""
     known = world.vocabulary
     if known.documents < MANY or not isinstance(whole, Path):
@@ -142,7 +142,7 @@ def everything(findings: Findings, world: World, whole: Expression) -> None:
         findings.add("matches_every_node", message, whole)
 
 
-def _attribute_is(predicate: Expression) -> tuple[str, str] | None:
+def _attribute_is(predicate: SyntaxTree) -> tuple[str, str] | None:
     if not isinstance(predicate, Operation) or len(predicate.operators) != 1:
         return None
     left, right = predicate.operands

@@ -6,12 +6,12 @@ from tagmill_expressions.lint.findings import Findings, listed
 from tagmill_expressions.lint.places import Attribute, Place, Places, World, local
 from tagmill_expressions.syntax import (
     Call,
-    Expression,
     Negation,
     NumberLiteral,
     Operation,
     Path,
     StringLiteral,
+    SyntaxTree,
 )
 from tagmill_expressions.vocabulary import State, Values, is_number, to_number
 
@@ -55,7 +55,7 @@ def comparison(
 
 
 def _units(
-    findings: Findings, world: World, literal: Expression, *, nodes: Expression, places: Places
+    findings: Findings, world: World, literal: SyntaxTree, *, nodes: SyntaxTree, places: Places
 ) -> None:
     """`size > 8`, where sizes are in bytes."""
     if not isinstance(literal, NumberLiteral) or not 0 < literal.value < _SMALL:
@@ -108,7 +108,7 @@ def _equal_to(
     part: Operation,
     *,
     literal: StringLiteral,
-    nodes: Expression,
+    nodes: SyntaxTree,
     places: Places,
 ) -> None:
     values = world.values(places)
@@ -156,7 +156,7 @@ def _equal_to(
 
 
 def _containing(
-    findings: Findings, nodes: Expression, values: list[str], text: str, quote: str
+    findings: Findings, nodes: SyntaxTree, values: list[str], text: str, quote: str
 ) -> str | None:
     """`vendor[contains(., "NVIDIA")]`: contains() alone looks at the first vendor only."""
     if not isinstance(nodes, Path) or nodes.steps[-1].written in {".", ".."}:
@@ -206,7 +206,7 @@ def _is_nested(place: Place) -> bool:
     return isinstance(state, State) and state.nested
 
 
-def _subject(findings: Findings, nodes: Expression, places: Places) -> str:
+def _subject(findings: Findings, nodes: SyntaxTree, places: Places) -> str:
     names = sorted(
         {
             f"@{local(place.attribute)}"
@@ -218,7 +218,7 @@ def _subject(findings: Findings, nodes: Expression, places: Places) -> str:
     return listed(names, 2) if names else findings.source(nodes)
 
 
-def _is_number(part: Expression) -> bool:
+def _is_number(part: SyntaxTree) -> bool:
     if isinstance(part, Negation):
         return _is_number(part.operand)
     return isinstance(part, NumberLiteral)

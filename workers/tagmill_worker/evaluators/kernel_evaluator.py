@@ -44,7 +44,7 @@ SHADOW_PAGES = 0.1
 
 
 @dataclass(frozen=True)
-class Expression:
+class KernelExpression:
     """`plan` is None where the kernel refused the expression, for `refused`."""
 
     text: str
@@ -86,7 +86,7 @@ class KernelImage:
 
     def evaluate(
         self,
-        expressions: Sequence[tuple[int, Expression]],
+        expressions: Sequence[tuple[int, KernelExpression]],
         slots: int | None,
         note: Note,
         learn: int = 0,
@@ -119,7 +119,7 @@ class KernelImage:
 
     def _by_kernel(
         self,
-        expressions: Sequence[tuple[int, Expression]],
+        expressions: Sequence[tuple[int, KernelExpression]],
         slots: int | None,
         seconds: float,
         answers: Answers,
@@ -139,7 +139,7 @@ class KernelImage:
 
     def _by_lxml(
         self,
-        expressions: Sequence[tuple[int, Expression]],
+        expressions: Sequence[tuple[int, KernelExpression]],
         slots: int,
         answers: Answers,
         note: Note,
@@ -160,7 +160,7 @@ class KernelImage:
 
     def _ask_lxml(
         self,
-        expressions: Sequence[tuple[int, Expression]],
+        expressions: Sequence[tuple[int, KernelExpression]],
         slots: int,
         note: Note,
         learn: int = 0,
@@ -174,7 +174,7 @@ class KernelImage:
 
     def _compare(
         self,
-        expressions: Sequence[tuple[int, Expression]],
+        expressions: Sequence[tuple[int, KernelExpression]],
         slots: int,
         answers: Answers,
         note: Note,
@@ -203,11 +203,11 @@ class KernelEvaluator:
     name = "kernel"
     keeps_images = True
 
-    def compile(self, text: str, namespaces: Mapping[str, str]) -> Expression:
+    def compile(self, text: str, namespaces: Mapping[str, str]) -> KernelExpression:
         try:
-            return Expression(text, namespaces, tagmill_kernel.Expression(text, namespaces))
+            return KernelExpression(text, namespaces, tagmill_kernel.Expression(text, namespaces))
         except tagmill_kernel.KernelRefused as error:
-            expression = Expression(text, namespaces, None, str(error.args[0]))
+            expression = KernelExpression(text, namespaces, None, str(error.args[0]))
         # What lxml refuses, too, has no answer.
         _ = expression.reference
         return expression

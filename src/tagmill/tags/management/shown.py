@@ -11,7 +11,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from tagmill.fleet.models import Cluster
-from tagmill.tags.explaining import Evaluator, Stored, Told
+from tagmill.tags.explaining import EvaluatorChoice, NodeExplanation, Stored
 from tagmill.tags.places import Found
 from tagmill.tags.previews import Counts
 from tagmill_expressions.lint import Warning, caret
@@ -43,7 +43,7 @@ def warnings(text: str, found: Sequence[Warning]) -> RenderableType:
     return Group(*shown[:-1])
 
 
-def told(found: Told) -> RenderableType:
+def explanation(found: NodeExplanation) -> RenderableType:
     mark, style = TRUE if found.verdict else FALSE
     verdict = "is in" if found.verdict else "is out"
     head = Text.assemble(
@@ -87,7 +87,7 @@ def _value(part: dict[str, Any]) -> str:
     return f"= {part['value']!r}"
 
 
-def _evaluator(evaluator: Evaluator) -> Text:
+def _evaluator(evaluator: EvaluatorChoice) -> Text:
     name = evaluator.name or "nobody"
     return Text.assemble(("evaluated by ", "dim"), name, (f": {evaluator.reason}", "dim"))
 

@@ -103,8 +103,8 @@ class Command(BaseCommand):
             form_only |= answer.documents is None
             warned += bool(answer.warnings)
             if options["json"]:
-                told = [warning.to_dict() for warning in answer.warnings]
-                line = {"tag": name, "definition": text, "warnings": told}
+                warnings = [warning.to_dict() for warning in answer.warnings]
+                line = {"tag": name, "definition": text, "warnings": warnings}
                 self.stdout.write(orjson.dumps(line, option=orjson.OPT_UTC_Z).decode())
             elif answer.warnings:
                 if name is not None:
@@ -134,16 +134,16 @@ class Command(BaseCommand):
         else:
             found = explaining.of_definition(options["definition"], namespaces, options["node"])
         if options["json"]:
-            told = {
+            line = {
                 "node": found.node.system_id,
                 "verdict": found.verdict,
                 "explanation": found.explanation,
                 "evaluator": found.evaluator,
                 "stored": found.stored,
             }
-            self.stdout.write(orjson.dumps(told, option=orjson.OPT_UTC_Z).decode())
+            self.stdout.write(orjson.dumps(line, option=orjson.OPT_UTC_Z).decode())
             return
-        self.console.print(shown.told(found), soft_wrap=False)
+        self.console.print(shown.explanation(found), soft_wrap=False)
 
     # -- preview ---------------------------------------------------------------------------------
 
