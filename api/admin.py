@@ -35,9 +35,9 @@ admin.site.site_title = admin.site.site_header = "Tagmill"
 admin.site.index_title = "Administration"
 # A fleet has far more rows than a page should show; the API has them all.
 PER_PAGE = 50
-# Of the tags of a rebuild; it may have a thousand.
+# How many tags of a rebuild a list names; a rebuild may have a thousand.
 MAX_NAMES = 8
-# Of the running rebuilds in a list, the newest: the others show it on their own page.
+# How many running rebuilds of a list show their progress: the newest. Others show it on their page.
 MAX_PROGRESS = 3
 
 

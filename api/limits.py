@@ -49,7 +49,7 @@ LARGE = BodyLimit(lambda: load().request_bytes, "TAGMILL_REQUEST_BYTES")
 
 
 def limit_of(path: str) -> BodyLimit:
-    """Of the view that Django has for the path."""
+    """The limit that the view of the path declares."""
     try:
         view = resolve(path).func
     except Resolver404:

@@ -76,7 +76,7 @@ def read_bounded(stream: IO[Any], limit: BodyLimit) -> bytes:
 
 
 def _limit(context: Mapping[str, Any] | None) -> BodyLimit:
-    """Of the view that parses."""
+    """The limit that the view declares for which the body is parsed."""
     limit: BodyLimit = getattr((context or {}).get("view"), "body_limit", SMALL)
     return limit
 

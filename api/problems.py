@@ -69,7 +69,7 @@ class MalformedBody(Invalid):
 
 
 def unfit(error: WireError) -> Invalid:
-    """Of a message to workers' endpoints that does not fit the schema."""
+    """The error for a message to a worker's endpoint that does not fit the schema."""
     kind = UnknownField if error.problem.startswith("unknown field") else Invalid
     return kind(str(error), field=error.path or None)
 

@@ -1,1 +1,21 @@
-"""The resources of /api/v1/, a module each."""
+"""The resources of /api/v1/, a module each. `api.urls` has their addresses.
+
+`previews` is used by the native endpoint for previews, too (`api.server.previews`).
+"""
+
+__all__ = [
+    "audit",
+    "changes",
+    "clusters",
+    "documents",
+    "explain",
+    "nodes",
+    "partitions",
+    "previews",
+    "rebuilds",
+    "schema",
+    "tags",
+    "tokens",
+    "users",
+    "workers",
+]

@@ -192,7 +192,7 @@ class Asked:
         return previews.Membership(preview, None if self.cluster is None else self.cluster.id)
 
     def address(self, preview: UUID, **more: str) -> str:
-        """Of a page of the preview's nodes."""
+        """The address of a page of the preview's nodes."""
         query = {**more, "limit": str(self.limit)}
         if self.cluster is not None:
             query["cluster"] = str(self.cluster.uuid)

@@ -21,7 +21,7 @@ from tagmill.tags.models import Rebuild
 
 # More at a time: ask for all.
 MAX_TAGS = 1000
-# Of the tags of each rebuild in a list: a thousand rebuilds may have a thousand tags each.
+# How many tags a list names for each rebuild: it may have a thousand rebuilds of a thousand tags.
 MAX_NAMES = 10
 
 

@@ -300,7 +300,7 @@ def _expected(request: Request) -> Callable[[Tag], None]:
 
 
 class NodesOfTag(Resource):
-    """Those of the published definition. 304 while nothing of the membership has changed."""
+    """The nodes of the published definition. 304 while the membership has not changed."""
 
     has_pages = True
     serializer_class = Member

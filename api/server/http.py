@@ -122,7 +122,7 @@ class Request(server.Request):
                 self.requestHeaders.removeHeader(name)
 
     def getHeader(self, key: Any) -> Any:
-        """Of text as of bytes: a header may hold any byte, and Twisted decodes UTF-8 or raises."""
+        """Accepts any byte in a header: given text as key, Twisted would decode UTF-8 or raise."""
         if isinstance(key, bytes):
             return super().getHeader(key)
         value = super().getHeader(key.encode("latin-1"))
@@ -293,8 +293,8 @@ class Site(server.Site):
             )
 
     def limit(self, path: bytes) -> BodyLimit:
-        """Of a body that is sent there, as Django's view declares it; a native route has the limit
-        of the view that it stands in for."""
+        """The limit of a body that is sent to the path, as Django's view declares it. A native
+        route has the limit of the view that it stands in for."""
         return limit_of(unquote_to_bytes(path).decode("utf-8", "replace"))
 
     def left(self, request: Request) -> None:

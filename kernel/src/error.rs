@@ -1,11 +1,12 @@
-//! The errors of the crate. Each becomes the Python exception of the same name.
+//! The errors of the crate, and the Python exceptions that `python.rs` raises for them. The exceptions
+//! derive from `KernelError`, which has no counterpart here.
 //!
 //! ```text
-//! KernelError
-//! +-- ImageError          a file is damaged, foreign or of another schema; a partition is full
-//! +-- DocumentRefused     not well-formed, or declares a DTD (line, column from 1)
-//! +-- ExpressionRefused   a syntax error, or a construct that is left to lxml (column from 1)
-//! +-- BudgetExceeded      an evaluation ran past its steps
+//! here                Python             when
+//! ImageError          ImageError         a file is damaged, foreign or of another schema; a partition is full
+//! DocumentRefused     DocumentRefused    not well-formed, or declares a DTD (line, column from 1)
+//! ExpressionRefused   KernelRefused      a syntax error, or a construct that is left to lxml (column from 1)
+//! BudgetExceeded      BudgetExceeded     an evaluation ran past its steps
 //! ```
 
 use std::fmt;

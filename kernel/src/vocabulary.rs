@@ -18,9 +18,9 @@ pub type Counted = (String, u32);
 /// The values of an attribute, or texts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Values {
-    /// Those of at most `max_length` characters.
+    /// The values of at most `max_length` characters.
     pub kept: Vec<Counted>,
-    /// There are longer ones.
+    /// Whether there are longer values.
     pub has_long: bool,
     /// One is a number to XPath.
     pub has_number: bool,
@@ -43,7 +43,7 @@ pub struct Place {
     pub children: Vec<u32>,
     /// By expanded name.
     pub attributes: Vec<(String, Values)>,
-    /// Of elements without children.
+    /// The texts of elements without children.
     pub text: Values,
     /// Some have children: their text is not kept.
     pub opaque: bool,
@@ -80,7 +80,7 @@ enum Fact {
     Root(PlaceId),
     Attribute(PlaceId, NameId, StrId),
     Text(PlaceId, StrId),
-    /// Of several pieces: a number in `Collector::joined`.
+    /// A text of several pieces, by its number in `Collector::joined`.
     Joined(PlaceId, u32),
 }
 
@@ -112,7 +112,7 @@ struct Collector<'s> {
     around_index: HashMap<Vec<NameId>, Around>,
     inside_index: HashMap<(Around, NameId), Around>,
     entries: Vec<Entry>,
-    /// Of each row where it was seen first, which is where most are always: around what, and as what.
+    /// Where each row was seen first, which is where most rows are always seen: around what, and as what.
     first: Vec<(Around, u32)>,
     elsewhere: HashMap<(ElementId, Around), u32>,
     /// Each with the number of documents, and the last of them.

@@ -8,7 +8,8 @@ from typing import Any
 from loadtest.bench import percentile
 from loadtest.rig.simulated import Report
 
-# Of one core, or of all: more is never reached by a process that also waits for I/O.
+# The share of one core, or of all, that counts as full: a process that also waits for I/O never
+# reaches more.
 FULL = 0.85
 
 

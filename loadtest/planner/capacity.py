@@ -165,7 +165,7 @@ def request_seconds(costs: Costs) -> float:
 
 
 def batches(costs: Costs, demand: Demand) -> int:
-    """Of one partition, each fetched and then evaluated; 1 where these overlap."""
+    """How many batches of a partition are fetched and then evaluated; 1 where these overlap."""
     nodes = demand.nodes / demand.partitions(costs)
     return 1 if costs.overlap else math.ceil(nodes / costs.batch_nodes)
 

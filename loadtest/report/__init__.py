@@ -1,0 +1,3 @@
+"""`bench report`: one page of HTML with charts, from the results of benches."""
+
+__all__ = ["report"]

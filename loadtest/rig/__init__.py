@@ -1,0 +1,13 @@
+"""What a bench runs: a scratch database, a server, workers, and clients."""
+
+__all__ = [
+    "clients",
+    "definitions",
+    "http",
+    "ingest",
+    "processes",
+    "rig",
+    "scratch",
+    "simulated",
+    "stack",
+]

@@ -63,7 +63,7 @@ class Clients:
             raise BenchError(f"client {number}: {str(error) or repr(error)}") from error
 
     def seconds(self) -> list[float]:
-        """Of every answer so far, sorted."""
+        """The seconds that every answer so far took, sorted."""
         return sorted(seconds for answered in self._answered for seconds in list(answered))
 
     def _ask(self, number: int) -> None:

@@ -91,7 +91,7 @@ STATIC_URL = "static/"
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = False
 
-# Of the admin's forms; the API's parsers have a bound for each route (api/limits.py).
+# Bounds the admin's forms; the API's parsers have a bound for each route (api/limits.py).
 DATA_UPLOAD_MAX_MEMORY_SIZE = 64 * config.KIB
 # structlog writes the log; Django's own configuration would print twice.
 LOGGING_CONFIG = None

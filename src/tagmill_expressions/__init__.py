@@ -1,0 +1,11 @@
+"""What a definition means: XPath 1.0 over a node's documents. Imports no Django.
+
+- `definition`: a definition is parsed, checked and compiled.
+- `documents`: documents are checked at upload and composed for evaluation.
+- `evaluation`: the reference evaluation, by lxml.
+- `vocabulary`: the names and values that documents contain.
+- `lint`, `explain`: warnings about a definition, and why it is true or false of one document.
+- `errors`: what all of these raise.
+"""
+
+__all__ = ["definition", "documents", "errors", "evaluation", "explain", "lint", "vocabulary"]

@@ -33,7 +33,7 @@ class Checked:
     type: Type
     libxml2_text: str
     libxml2_namespaces: dict[str, str]
-    """Of the prefixes that `libxml2_text` uses, also those that were not declared."""
+    """The namespaces of all prefixes that `libxml2_text` uses, declared or not."""
 
 
 def check(text: str, namespaces: Mapping[str, str] = {}) -> Checked:
@@ -132,7 +132,7 @@ def _accept_by_libxml2(checked: Checked) -> None:
         etree.XPath(text, regexp=False)
         compile_libxml2(checked)
     except etree.XPathError as error:
-        # Of the compilation of the text as it is: an offset in bytes.
+        # libxml2 compiled the text as it is, so its column is an offset in bytes.
         at = error.error_log[-1].column if len(error.error_log) else 0
         column = min(len(text.encode()[:at].decode(errors="ignore")), len(text) - 1) + 1
         message = f"libxml2 refuses the definition ({error}): use names of plainer letters"

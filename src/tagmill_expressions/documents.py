@@ -46,12 +46,12 @@ _NAME = re.compile(r"<[^\s/>]+")
 @dataclass(frozen=True)
 class Limits:
     bytes: int
-    """Of the document as it is uploaded."""
+    """The size of the document as it is uploaded."""
     depth: int
-    """Of nested elements; the root is at 1."""
+    """How deep elements may nest; the root is at 1."""
     nodes: int = 400_000
-    """Of elements, texts, comments and, for two each, attributes; counted from above. A node takes
-    libxml2 up to 200 bytes."""
+    """The number of elements, texts and comments, and of attributes, which count twice; an upper
+    bound. A node takes libxml2 up to 200 bytes."""
 
 
 def parse(data: bytes, limits: Limits) -> etree._Element:

@@ -29,7 +29,7 @@ from tagmill_expressions.syntax import (
 )
 
 MAX_NESTING = 32
-"""Of parentheses, predicates and arguments. People's definitions nest to 5; a level
+"""How deep parentheses, predicates and arguments may nest. People's definitions nest to 5; a level
 takes this parser, and whoever walks the tree, some ten Python frames of the thousand there are."""
 
 MAX_TOKENS = 8_192
@@ -297,7 +297,7 @@ class _Chain:
     def __init__(self) -> None:
         self.operands: list[SyntaxTree] = []
         self.operators: list[Operator] = []
-        # Of the operands with their parentheses.
+        # Where each operand begins and ends, with its parentheses.
         self._spans: list[tuple[int, int]] = []
 
     def add(self, operand: SyntaxTree, start: int, end: int) -> None:

@@ -75,7 +75,8 @@ class NumberLiteral(Part):
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Of a function of the core library. The last of `arguments` repeats where `most` is None."""
+    """The signature of a function of the core library. The last of `arguments` repeats where `most`
+    is None."""
 
     arguments: tuple[Type | Literal["object"], ...]
     least: int

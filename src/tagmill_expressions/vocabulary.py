@@ -28,7 +28,7 @@ MAX_VALUES = 1_000
 hostnames, serials and addresses have no end."""
 
 MAX_LENGTH = 100
-"""Of a value kept, in characters. Longer ones are prose that nobody compares with."""
+"""The length of a value that is kept, in characters. Nobody compares with longer prose."""
 
 MAX_KEPT = 50_000
 """Values in all, and names in all, before the vocabulary is open: 5 MB. A fleet has 5,000."""
@@ -55,7 +55,7 @@ class State(NamedTuple):
 
 @dataclass
 class Values:
-    """Of one attribute of a state, or its text."""
+    """The values of one attribute of a state, or of its text."""
 
     kept: dict[str, int] | None = field(default_factory=dict)
     """Value to the number of documents that have it; None where there are too many."""
@@ -271,7 +271,7 @@ class Vocabulary:
 
 
 class _Found:
-    """Of one state in one document."""
+    """What was found of one state in one document."""
 
     __slots__ = ("attributes", "children", "opaque", "texts")
 
@@ -313,7 +313,7 @@ def is_number(text: str) -> bool:
 
 
 def to_number(text: str) -> float:
-    """Of what `is_number`."""
+    """The number that a text is. Relies on: `is_number(text)`."""
     return float(text.strip().rstrip("eE+-"))
 
 

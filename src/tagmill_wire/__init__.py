@@ -1,4 +1,12 @@
-"""What server and workers share: the messages between them, bitmaps, compression."""
+"""What server and workers share. Imports nothing of Tagmill's own.
+
+- `messages`: the messages between them.
+- `bitmap`: sets of slots.
+- `sizes`: sizes as people write them.
+- `zstd`: compressed bodies, unpacked within a bound.
+"""
+
+__all__ = ["__version__", "bitmap", "messages", "sizes", "zstd"]
 
 __version__ = "0.1.0"
 """Tagmill's version. The kernel's crate and the protocol (`messages.VERSION`) have their own."""

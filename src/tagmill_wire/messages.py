@@ -43,7 +43,7 @@ class Register:
 class Registered:
     worker: str
     incarnation: str
-    """Of the database. Revs, leases and ids of another are not to be believed."""
+    """The incarnation of the database. Revs, leases and ids of another one are not valid in it."""
     clusters: list[str]
     heartbeat_seconds: int
     lease_seconds: int
@@ -88,7 +88,7 @@ class LeasedPartition:
     capacity: int
     expressions: list[StaleExpression]
     vocabulary_rev: int | None = None
-    """Of the stored vocabulary, -1 where there is none; None: nothing is to be learnt."""
+    """The rev of the stored vocabulary, -1 where there is none; None: nothing is to be learnt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class LeaseAnswer:
     evaluation_seconds: float | None = None
     """What one expression may take from now on; None: as registered."""
     incarnation: str | None = None
-    """That of the revs in `leases`; None where there are none."""
+    """The incarnation of the revs in `leases`; None where there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ class PartitionResult:
 class Completion:
     worker: str
     incarnation: str
-    """That of the leases and revs in `results`."""
+    """The incarnation of the leases and revs in `results`."""
     results: list[PartitionResult]
 
 

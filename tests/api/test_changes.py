@@ -144,7 +144,7 @@ def test_a_rebuild_that_is_over_keeps_its_totals_and_no_targets(
     )
     monkeypatch.setattr(rebuilds, "MAX_DELETED", 3)
     assert [rebuilds.settle(), maintenance.settle(), rebuilds.settle()] == [3, 1, 0]
-    # Those of the rebuild that runs are still wanted.
+    # The targets of the rebuild that runs are still wanted.
     assert set(RebuildTarget.objects.values_list("rebuild__state", flat=True)) == {"running"}
     assert {uuid: progress(uuid) for uuid in before} == before
     # Later changes do not undo what was reached.

@@ -17,7 +17,7 @@ from tagmill.config import MIB, ROOT
 from tagmill.tags import linting
 from tagmill_expressions.lint import Warning
 
-# Of what is drawn; the named cases are those that once took more.
+# How many cases are drawn; the named cases are those that once took more.
 CASES = int(os.environ.get("TAGMILL_BOUNDS_CASES", "12"))
 SEED = int(os.environ.get("TAGMILL_BOUNDS_SEED", "1"))
 # CPU time on a machine that does other things, too: what is out of bounds takes minutes.

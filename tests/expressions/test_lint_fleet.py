@@ -19,14 +19,14 @@ REAL = Path(__file__).parents[1].joinpath("data/real-xpaths.txt").read_text().sp
 
 @functools.cache
 def fleet() -> Vocabulary:
-    """Of 600 documents with either root; a quarter has lldp too."""
+    """The vocabulary of 600 documents with either root; a quarter has lldp too."""
     found = Vocabulary.of(compose(node.probes) for node in generate(300, seed=1, profile="lean"))
     found.merge(Vocabulary.of(compose(node.probes) for node in generate(300, 1, "server")))
     return found
 
 
 def warnings(text: str, vocabulary: Vocabulary | None = None) -> list[Warning]:
-    """Of the fleet, and every rewrite is a definition."""
+    """The warnings by the fleet's vocabulary; checks that every rewrite is a definition."""
     found = lint(check(text), fleet() if vocabulary is None else vocabulary)
     for warning in found:
         assert 1 <= warning.column <= warning.end_column <= len(text)

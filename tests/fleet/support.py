@@ -59,7 +59,7 @@ def the_partition() -> Partition:
 
 
 def a_worker(*clusters: Cluster, name: str = "w") -> Worker:
-    """Of a new token for these clusters; without any, for all."""
+    """A worker with a new token for these clusters; without any, for all."""
     token, _ = workers.issue_token(name, list(clusters) or "all")
     return workers.register(token, Register(name, "lxml", "1"))
 

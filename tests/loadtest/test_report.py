@@ -83,5 +83,5 @@ def test_matplotlib_is_imported_by_nothing_but_a_chart() -> None:
         "import loadtest.management.commands.bench, loadtest.management.commands.capacity;"
         "sys.exit('matplotlib' in sys.modules)"
     )
-    environment = {"DJANGO_SETTINGS_MODULE": "tagmill.settings", "PYTHONPATH": "src"}
+    environment = {"DJANGO_SETTINGS_MODULE": "tagmill.settings", "PYTHONPATH": "src:workers"}
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, env=environment)

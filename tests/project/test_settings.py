@@ -60,7 +60,7 @@ def most(setting: str) -> int:
 
 
 def page_bytes(nodes: int, documents: int, size: int) -> int:
-    """Of a page whose documents have so many bytes, each of which JSON doubles."""
+    """The size of a page whose documents have so many bytes, each of which JSON doubles."""
     probes = {f"p{number:063}": "" for number in range(documents)}
     node = len(dump(BatchNode(most("batch_nodes"), 2**63 - 1, probes))) + 1
     return len(dump(Batch(2**63 - 1, 2**63 - 1, [], None))) + nodes * (node + documents * 2 * size)

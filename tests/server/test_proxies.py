@@ -35,7 +35,7 @@ def guess(stack: Stack, claimed: str) -> int:
 
 
 def links(stack: Stack) -> list[str]:
-    """Of a page, and of a preview by Django and natively."""
+    """The links of a page, and of a preview by Django and natively."""
     for name in ("north", "south"):
         clusters.create(name)
     token = token_of("operator")

@@ -58,7 +58,7 @@ def manage(*arguments: str) -> str:
 
 
 def status(api: Api) -> int:
-    """Of a request that needs the database."""
+    """The status of a request that needs the database."""
     try:
         api.get("tags/")
     except ApiProblem as problem:

@@ -77,7 +77,7 @@ class Sender:
 
 
 def result_of(partition: int, size: int) -> PartitionResult:
-    """Of `size` bytes as JSON."""
+    """A result that has `size` bytes as JSON."""
     bare = PartitionResult("l", partition, 1, [MatchResult(1, "")], [], 1, 0.5)
     padded = MatchResult(1, "x" * (size - len(dump(bare))))
     return PartitionResult("l", partition, 1, [padded], [], 1, 0.5)

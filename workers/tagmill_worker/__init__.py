@@ -1,0 +1,9 @@
+"""The worker: it leases partitions, evaluates them and sends the results.
+
+- `command`: the program `tagmill-worker`.
+- `settings`: its options.
+- `evaluators`: the child process that evaluates, and the evaluators that it can use.
+- `completer`, `pages`, `runtime`: bounds and formats that simulated workers share.
+"""
+
+__all__ = ["command", "completer", "evaluators", "pages", "runtime", "settings"]

@@ -20,8 +20,8 @@ from tagmill_worker.metrics import Metrics
 
 # One transaction of the server's each.
 MAX_RESULTS = 64
-# Of one completion as JSON, unless a single result has more: a quarter of what a server takes by
-# default, and of partitions of 500 tags some 20.
+# The size of one completion as JSON, unless a single result has more: a quarter of what a server
+# accepts by default. It holds some 20 partitions of 500 tags.
 MAX_BYTES = 4 * 1024 * 1024
 # Answers of 500 and the like before the results are given up: what the server fails on once more
 # would keep all later results waiting. A 503, or none, says nothing about the results.

@@ -54,7 +54,7 @@ def identify(**fields: Any) -> None:
 
 
 def configure(level: int) -> None:
-    """Of this process, once. Twisted's own are shown from warnings up."""
+    """Set up the log of this process, once. Twisted's own lines are shown from warnings up."""
     processors: list[Processor] = [
         structlog.stdlib.add_log_level,
         _identified,

@@ -67,7 +67,7 @@ FETCH_ATTEMPTS = 8
 # Seconds before a partition that the child did not get through may be leased again: twice as many
 # each time.
 FIRST_DELAY, MAX_DELAY = 5, 600
-# Of the host's name, as the server stores it.
+# The length of the host's name, as the server stores it.
 MAX_HOST = 256
 # A lease that is not given back ends by the server's clock anyway.
 GIVE_UP_SECONDS = 5.0

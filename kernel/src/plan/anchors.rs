@@ -141,7 +141,7 @@ impl<'a> Finder<'a> {
         self.satisfying(step, candidates, local)
     }
 
-    /// Those of the elements that satisfy a step.
+    /// The elements given that satisfy a step.
     pub fn satisfying(
         &self,
         step: &'a Step,

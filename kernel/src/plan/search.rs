@@ -88,7 +88,7 @@ impl<'a> Search<'a, '_> {
         }
     }
 
-    /// Those of the elements from which the rest leads to the goal.
+    /// The elements given from which the rest leads to the goal.
     fn leading(
         &self,
         elements: Vec<ElementId>,
@@ -107,7 +107,7 @@ impl<'a> Search<'a, '_> {
         Ok(kept)
     }
 
-    /// Those of the elements from which the rest leads to one that contains a reached element.
+    /// The elements given from which the rest leads to an element that contains a reached one.
     fn above(
         &self,
         elements: Vec<ElementId>,

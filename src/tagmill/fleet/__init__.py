@@ -1,0 +1,23 @@
+"""The fleet: clusters, partitions of slots, nodes and their documents.
+
+It knows no expression. Uploads enter by `tagmill.flows.ingest`, which writes nodes and documents.
+
+- `models`: the tables and their invariants.
+- `clusters`: clusters are found, made and renamed.
+- `documents`, `digests`: what an upload holds, checked before any lock is taken.
+- `partitions`: locked partitions, which hand out slots and raise revs.
+- `batches`: the documents of a partition in pages, for workers.
+- `incarnation`: which history of the database a rev belongs to.
+- `vocabularies`: the names and values that documents contain.
+"""
+
+__all__ = [
+    "batches",
+    "clusters",
+    "digests",
+    "documents",
+    "incarnation",
+    "models",
+    "partitions",
+    "vocabularies",
+]

@@ -17,7 +17,7 @@ SYSTEM_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 # It becomes a namespace URI and a part of addresses.
 PROBE = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 KIND = re.compile(r"[a-z][a-z0-9_-]{0,31}")
-# Of a node, and of one upload, deletions included.
+# The most probes of a node, and of one upload with its deletions.
 MAX_PROBES = 16
 HOSTNAME_LENGTH = 255
 
@@ -114,7 +114,7 @@ def _document(probe: str, data: bytes | None) -> CheckedDocument | None:
         ) from None
     encoded = xml.encode()
     if len(encoded) > config.document_bytes:
-        # Of another encoding, whose characters have more bytes now.
+        # The document was within the limit in its own encoding, and is longer in UTF-8.
         raise TooLarge(
             f"the document has {len(encoded):,} bytes in UTF-8, more than the limit of "
             f"{config.document_bytes:,}",

@@ -20,7 +20,7 @@ class Held:
     """One locked partition. Nothing is written before `write`."""
 
     def __init__(self, row: tuple[int, ...]) -> None:
-        """From a row of lock_partitions.sql."""
+        """From a row of the query `lock_partitions`."""
         self.id, rev, self.capacity, self.next_slot, self.node_count, self.cluster_id = row
         self.rev = rev + 1
         """What the nodes changed by this transaction are stamped with."""
@@ -55,7 +55,7 @@ class HeldPartitions:
         return self._by_id[partition_id]
 
     def with_room(self, cluster_id: int) -> Held | None:
-        """The fullest first: partitions are filled one after the other."""
+        """The first partition with room: partitions are filled one after the other."""
         able = [
             held for held in self._by_id.values() if held.cluster_id == cluster_id and held.room
         ]

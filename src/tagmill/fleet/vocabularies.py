@@ -25,9 +25,9 @@ from tagmill_wire import zstd
 
 log = structlog.get_logger("tagmill.vocabularies")
 
-# Of one part when it is unpacked. A vocabulary of the most that one can keep has 10 MB.
+# The size of one part when it is unpacked. The largest vocabulary that can be kept has 10 MB.
 MAX_BYTES = 16 * 1024 * 1024
-# Of all parts of one completion: a part for each page that its worker got, mostly of 100 kB.
+# The size of all parts of one completion. A part is made for each page, and mostly has 100 kB.
 MAX_SUM_BYTES = 64 * 1024 * 1024
 MAX_PARTS = 4096
 ZSTD_LEVEL = 3
@@ -100,14 +100,14 @@ class Learnt(NamedTuple):
     rev: int
     base: int
     stored_rev: int | None
-    """Of the vocabulary that it was merged with, or takes the place of; None: there was none."""
+    """The rev of the stored vocabulary that it was merged with, or replaces; None without one."""
     documents: int
     data: bytes | None
     """As the column has it; None: nothing but deletions, so the stored one stays."""
 
 
 class Budget:
-    """Of one completion: parts are unpacked until it is spent."""
+    """Bounds what one completion may unpack: parts are unpacked until it is spent."""
 
     def __init__(self) -> None:
         self._parts, self._bytes = MAX_PARTS, MAX_SUM_BYTES
@@ -166,7 +166,7 @@ def learn(learnt: Learnt) -> None:
     """
     rows = models.Vocabulary.objects.filter(partition=learnt.partition, version=words.VERSION)
     stored = rows.values_list("rev", flat=True).first()
-    # Of everything, it depends on nothing that was stored.
+    # A vocabulary of all documents (base -1) depends on nothing that was stored.
     if not _fits(stored, learnt.rev, learnt.base):
         return
     if learnt.base >= 0 and stored != learnt.stored_rev:

@@ -1,0 +1,11 @@
+"""Expressions, and the matches that say on which slots each of them holds.
+
+It knows neither tags nor workers.
+
+- `models`: expressions, matches and their changes.
+- `expressions`: the immutable expression that stands for a definition.
+- `matches`: results are applied by compare-and-set.
+- `staleness`: the one place that decides which matches are fresh.
+"""
+
+__all__ = ["expressions", "matches", "models", "staleness"]

@@ -123,7 +123,7 @@ def _existing(expressions: set[int]) -> set[int]:
 
 
 def _locked(keys: Iterable[tuple[int, int]]) -> dict[tuple[int, int], _Match]:
-    """Those of these (expression, partition) that are stored, and maybe more."""
+    """The stored matches of these (expression, partition), locked, and maybe others."""
     wanted = set(keys)
     found = locks.query(
         Lock.MATCH,

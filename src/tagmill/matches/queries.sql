@@ -18,8 +18,8 @@ WHERE match.rev < excluded.rev
 
 
 -- name: carried
--- Of nodes that move from one (partition, slot) to another: (expression, new partition, new slot) of the
--- published expressions that show them where they were. Relies on: the partitions are locked, as for
+-- For nodes that move from one (partition, slot) to another, the published expressions that hold on them:
+-- (expression, new partition, new slot). Relies on: the partitions are locked, as for
 -- everybody who writes members.
 SELECT m.expression_id, place.new_partition, place.new_slot
 FROM unnest(

@@ -19,7 +19,7 @@ import orjson
 from tagmill_expressions import definition, documents, explain
 from tagmill_expressions.errors import EvaluationError, ExpressionError
 
-# Of the time allowed: the whole is always evaluated, its parts only until then.
+# The share of the time allowed after which no part is evaluated any more; the whole always is.
 PARTS_SHARE = 0.5
 
 

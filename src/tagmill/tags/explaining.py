@@ -26,13 +26,13 @@ from tagmill_wire import bitmap
 
 # A document of 4 MiB takes some 60 MB as a tree.
 MAX_BYTES = 1024 * 1024 * 1024
-# Of what a process may print. The tree of a definition of 16 KiB, with what its parts found, has
-# some 1 MB.
+# The size of what a process may print. The tree of a definition of 16 KiB, with what its parts
+# found, has some 1 MB.
 MAX_ANSWER_BYTES = 8 * 1024 * 1024
 MAX_ERROR_BYTES = 2000
 # Processes at a time; each takes a core for as long as a definition may.
 MAX_AT_ONCE = 4
-# For one of them, in a thread that other requests need.
+# How long a request waits for a free process, in a thread that other requests need.
 WAIT_SECONDS = 1.0
 # A process starts in a tenth of a second.
 START_SECONDS = 5.0
@@ -119,7 +119,7 @@ def _stored(text: str, namespaces: Mapping[str, str], node: Node) -> Stored | No
     return Stored(
         is_member=bool(members >> node.slot & 1),
         is_fresh=match.rev == node.partition.rev,
-        # Of a forced rebuild: what the members were true at.
+        # During a forced rebuild, `kept_rev` is the rev that the members are true at.
         rev=match.rev if match.rev >= 0 or match.kept_rev is None else match.kept_rev,
         evaluated_at=match.evaluated_at,
     )

@@ -59,7 +59,7 @@ def lint(text: str, namespaces: Mapping[str, str]) -> Lint:
 
 
 def of_expression(expression: Expression) -> tuple[linter.Warning, ...]:
-    """Of what was accepted once: none where today's limits would refuse it."""
+    """The warnings about a stored definition; none where today's limits would refuse it."""
     try:
         return _linted(expression.text, expression.namespaces).warnings
     except DefinitionError:

@@ -76,7 +76,7 @@ class Counts:
 
     @property
     def share(self) -> float | None:
-        """Of the nodes evaluated so far, those that match."""
+        """The share of the nodes evaluated so far that match."""
         return self.nodes / self.evaluated_nodes if self.evaluated_nodes else None
 
 
@@ -88,10 +88,10 @@ class _Part(NamedTuple):
     nodes: int
     is_evaluated: bool
     slots: int
-    """All; those of nodes that were deleted before the evaluation, too."""
+    """All slots, also those of nodes that were deleted before the evaluation."""
     members: int
     before: int
-    """Those of the tag that the preview is compared with."""
+    """The members of the tag that the preview is compared with."""
 
     def of(self, change: Change) -> int:
         match change:
@@ -197,7 +197,7 @@ def forget_expired() -> int:
 
 
 def progress(previews: Sequence[UUID]) -> dict[UUID, Progress]:
-    """Of those that are still there."""
+    """The progress of the previews that still exist."""
     found = {}
     for uuid, partitions, pending, completed_at, failure in sql.rows(
         __file__, "preview_progress", {"previews": list(previews)}
@@ -222,7 +222,7 @@ def finish_reached(expressions: Sequence[int] | None = None) -> int:
 
 
 def _finish(running: QuerySet[Preview]) -> int:
-    # Of two last completions at once the second waits here, and then sees what the first has done.
+    # The second of two last completions waits here, and then sees what the first has done.
     locked = [preview.uuid for preview in locks.rows(running)]
     over = [uuid for uuid, item in progress(locked).items() if item.state == "complete"]
     return Preview.objects.filter(uuid__in=over).update(completed_at=Now()) if over else 0
@@ -257,7 +257,7 @@ class Membership:
         return _counted(self._parts)
 
     def clusters(self) -> list[tuple[Cluster, Counts]]:
-        """Of every one that was asked about, by name."""
+        """The counts of every cluster that was asked about, ordered by name."""
         parts: dict[int, list[_Part]] = defaultdict(list)
         for part in self._parts:
             parts[part.cluster].append(part)

@@ -1,8 +1,8 @@
 -- name: bitmaps
--- Of the next partitions, of one cluster or of all: their slots, those of live nodes with the hostname given,
--- and the nodes of each tag given, in the order of the tags; null where there are none. Published matches,
--- or for a tag without, what is assigned. Each bitmap is read by its key: a join would read all of its
--- partition.
+-- For the next partitions, of one cluster or of all: their slots, the slots of live nodes with the hostname
+-- given, and the nodes of each tag given, in the order of the tags; null where there are none. The nodes of a
+-- tag are its published match, or its assignments where it has no published expression. Each bitmap is read
+-- by its key: a join would read all of its partition.
 WITH wanted AS MATERIALIZED (
     SELECT given.place, tag.id, tag.expression_id
     FROM unnest(%(tags)s::bigint[]) WITH ORDINALITY AS given (id, place)
@@ -42,10 +42,10 @@ CROSS JOIN partition p
 
 
 -- name: complete_tags
--- Of the tags given, those whose pending expression is evaluated in every partition, except in clusters that
--- somebody asked to publish without, at least as of the revs that the latest rebuild of it asked for. Relies on: the tags' rows are locked (two last completions
--- that commit at the same time see each other, since the second waits for the first), and this statement
--- began after the lock was had.
+-- The tags given whose pending expression is evaluated in every partition, at least as of the revs that its
+-- latest rebuild asked for, except in clusters that somebody asked to publish without. Relies on: the tags'
+-- rows are locked (two last completions that commit at the same time see each other, since the second waits
+-- for the first), and this statement began after the lock was had.
 SELECT t.id
 FROM tag t
 WHERE t.id = ANY(%(tags)s)
@@ -87,7 +87,7 @@ SELECT id FROM counted WHERE workers >= %(most)s OR attempts >= %(most_alone)s
 
 
 -- name: countable_failures
--- Those of the failures that their leases were for: (expression, partition, the rev that was leased). Relies
+-- The failures given that their leases were for: (expression, partition, the rev that was leased). Relies
 -- on: a lease names what was stale at its rev, and what was stale then and has no result since is so still;
 -- the partitions are locked, and the results that came with the failures are applied.
 SELECT DISTINCT e.id
@@ -144,7 +144,7 @@ FOR NO KEY UPDATE OF e SKIP LOCKED
 
 
 -- name: first_tags
--- Of each rebuild given: how many tags it has, and the names of the first of them, in the order in which the
+-- For each rebuild given: how many tags it has, and the names of the first of them, in the order in which the
 -- tags were made. A rebuild may have all tags there are: no more of them than are shown are looked up.
 SELECT r.id,
        (SELECT count(*) FROM rebuild_tag rt WHERE rt.rebuild_id = r.id),
@@ -195,7 +195,7 @@ RETURNING id
 
 
 -- name: live_workers
--- Of each cluster: (id, name, live workers whose token names it).
+-- For each cluster: (id, name, live workers whose token names it).
 SELECT c.id, c.name,
        (SELECT count(*)
         FROM worker
@@ -262,7 +262,7 @@ WHERE EXISTS (
 
 
 -- name: present_members
--- Of each partition where an expression holds somewhere: (partition, capacity, members, slots of nodes that
+-- For each partition where an expression holds somewhere: (partition, capacity, members, slots of nodes that
 -- were deleted after the evaluation, which may still have a bit). Relies on: a tombstone's rev is above the
 -- rev of every match that may hold its bit; the partitions are locked.
 SELECT p.id, p.capacity, m.members,
@@ -277,9 +277,10 @@ ORDER BY p.id
 
 
 -- name: preview_members
--- Of each partition, of one cluster or of all: its slots and live nodes, its members under the preview's expression (null: not evaluated yet), and those of
--- the tag that it is compared with, published or assigned by hand; and the slots of nodes that were deleted
--- after the older of both evaluations, which may still have a bit.
+-- For each partition, of one cluster or of all: its slots and live nodes, its members under the preview's
+-- expression (null: not evaluated yet), the members of the tag that it is compared with, published or
+-- assigned by hand, and the slots of nodes that were deleted after the older of both evaluations, which may
+-- still have a bit.
 -- Relies on: a tombstone's rev is above the rev of every match that may hold its bit. What members are true
 -- at is `kept_rev` during a forced rebuild (`rev` is -1 then), else `rev`. Bits of manual tags go with the
 -- node.
@@ -304,7 +305,7 @@ ORDER BY p.id
 
 
 -- name: preview_progress
--- Of the previews given: (uuid, partitions, those that have not reached their target, when it was
+-- For each preview given: (uuid, partitions, those that have not reached their target, when it was
 -- complete, the failure, or null). A partition that is gone has nothing to reach; a forced rebuild
 -- takes no match away. One preview after the other: together, all matches there are would be read.
 SELECT v.uuid, reached.partitions, reached.pending, v.completed_at,
@@ -339,7 +340,7 @@ FROM (
 
 
 -- name: reached
--- Of the rebuilds given, those with nothing left to wait for, and whether an expression of theirs failed.
+-- The rebuilds given that have nothing left to wait for, and whether an expression of theirs failed.
 -- A target waits while its match is below its rev; targets of expressions that failed, or that nothing
 -- refers to any more, wait for nothing. The rebuild of a definition also waits until it is published, which
 -- a partition made meanwhile may delay. Relies on: the rebuilds' rows are locked, so that two last

@@ -197,7 +197,7 @@ def finish_reached(rebuilds: Sequence[int] | None = None) -> list[int]:
 
 
 def first_tags(rebuilds: Sequence[int], most: int) -> dict[int, FirstTags]:
-    """Of each of these: how many tags it has, and the names of up to `most`."""
+    """For each of these rebuilds, how many tags it has, and the names of up to `most`."""
     found = sql.rows(__file__, "first_tags", {"rebuilds": list(rebuilds), "most": most})
     return {rebuild: FirstTags(total, names) for rebuild, total, names in found}
 

@@ -59,7 +59,7 @@ def waiting_for(
 
 
 def live_workers() -> list[tuple[int, str, int]]:
-    """Of every cluster: its id, its name, and the live workers that may answer for it."""
+    """For every cluster: its id, its name, and the live workers that may answer for it."""
     found = sql.rows(__file__, "live_workers", {"seconds": load().lease_seconds})
     return [(cluster, name, int(workers)) for cluster, name, workers in found]
 

@@ -85,7 +85,7 @@ LEARNING, REBUILD, CHANGE, PREVIEW = Kind.LEARNING, Kind.REBUILD, Kind.CHANGE, K
 
 
 class Candidate(NamedTuple):
-    """A row of candidates.sql."""
+    """A row of the query `candidates`."""
 
     queue: str
     partition: int

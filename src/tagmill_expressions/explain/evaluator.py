@@ -57,7 +57,7 @@ class PartEvaluator:
             raise EvaluationError(f"libxml2 cannot evaluate {text}: {error}") from None
 
     def value(self, text: str) -> bool | float | str:
-        """Of what is no node-set."""
+        """The value of an expression that is not a node-set."""
         found: bool | float | str = self.evaluate(text)
         return str(found) if isinstance(found, str) else found
 

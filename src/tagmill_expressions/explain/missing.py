@@ -26,7 +26,7 @@ from tagmill_expressions.syntax import (
 )
 
 MAX_INSTEAD = 10
-# Of the nodes that the longest beginning found: their names or values are collected from these.
+# How many nodes that the longest beginning found are looked at for names and values.
 _MAX_LOOKED_AT = 1_000
 
 
@@ -43,7 +43,7 @@ class _Cut:
 
 
 def missing(evaluator: PartEvaluator, part: SyntaxTree) -> Missing | None:
-    """Of a path, or a filter, that found nothing."""
+    """Why a path, or a filter, found nothing; None for anything else."""
     if isinstance(part, Filter):
         return _of_filter(evaluator, part)
     if not isinstance(part, Path):

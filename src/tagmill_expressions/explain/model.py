@@ -21,11 +21,11 @@ class Hit:
     line: int | None
     """In the text of the element's probe, from 1."""
     text: str
-    """Of an element its own text, of another node its value; at most MAX_TEXT characters."""
+    """An element's own text, or another node's value; at most MAX_TEXT characters."""
 
     about: str = ""
-    """Of an element what people know it by, as `id=cpu:0 class=processor product=Xeon`; at most
-    MAX_TEXT characters."""
+    """What people know an element by, as `id=cpu:0 class=processor product=Xeon`; at most MAX_TEXT
+    characters."""
 
     def to_dict(self) -> dict[str, Any]:
         return {"path": self.path, "line": self.line, "text": self.text, "about": self.about}
@@ -44,7 +44,7 @@ class Missing:
     failed: str
     """The step or the condition after it, which found nothing."""
     column: int
-    """Of that."""
+    """Where `failed` begins in the definition."""
     instead: tuple[str, ...]
     """Names or values that are there, at most MAX_INSTEAD, the most alike first."""
 
@@ -75,7 +75,7 @@ class Explanation:
     """As written."""
     column: int
     end_column: int
-    """Of the last character."""
+    """The column of the last character."""
     type: Type
     verdict: bool
     value: bool | float | str | None = None

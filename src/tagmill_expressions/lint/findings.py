@@ -59,7 +59,7 @@ MAX_REWRITES = 200
 """Made per definition: each is as long as the definition."""
 
 MAX_SEARCHES = 20
-"""Of names or values that are spelt alike, per definition."""
+"""How often a definition has names or values that are spelt alike looked up."""
 
 MAX_SEARCHED = 200_000
 """Characters that these compare a word with, in all: 0.3 s when all are much alike."""

@@ -46,7 +46,7 @@ def definition(findings: Findings, whole: SyntaxTree) -> None:
 
 
 def condition(findings: Findings, part: SyntaxTree) -> None:
-    """Of a definition or a predicate: names the parts of it that never change."""
+    """Warns of the parts of a definition or a predicate that never change."""
     if isinstance(part, Operation) and part.operators[0].symbol in {"and", "or"}:
         if part.operators[0].symbol == "or":
             _and_before_or(findings, part)

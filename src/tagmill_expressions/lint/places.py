@@ -121,7 +121,7 @@ class World:
         return None
 
     def values(self, places: Places) -> list[Values] | None:
-        """Of the string values of what is there; None where one is not known."""
+        """The string values of what is at these places; None where one of them is not known."""
         if places is None:
             return None
         self.spend(len(places))

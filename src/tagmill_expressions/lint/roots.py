@@ -14,7 +14,7 @@ from tagmill_expressions.lint.places import DOCUMENT, World, local
 from tagmill_expressions.syntax import NameTest, Operation, Part, Path, Step, SyntaxTree, children
 from tagmill_expressions.vocabulary import State
 
-# Of fewer documents, that all have something says little.
+# With fewer documents, that all of them have something says little.
 MANY = 20
 _LSHW_ROOTS = frozenset({"list", "node"})
 _BOTH = "(/list/node | /node)"

@@ -30,7 +30,7 @@ _ORDER = frozenset({"<", "<=", ">", ">="})
 def comparison(
     findings: Findings, world: World, part: Operation, places: tuple[Places, Places]
 ) -> None:
-    """Of the first two operands, of which `places` are where their paths arrive."""
+    """Warns of a comparison of the first two operands, whose paths arrive at `places`."""
     symbol = part.operators[0].symbol
     for this, other in ((0, 1), (1, 0)):
         literal, nodes = part.operands[this], part.operands[other]

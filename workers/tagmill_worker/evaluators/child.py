@@ -51,7 +51,7 @@ class _Held:
     revs: dict[int, int]
 
     def newer(self, rev: int, slots: int) -> int:
-        """Those of the slots whose nodes have changed after the rev."""
+        """The slots given whose nodes have changed after the rev."""
         if min(self.revs.values(), default=0) > rev:
             return slots
         return slots & sum(1 << slot for slot, changed in self.revs.items() if changed > rev)

@@ -17,7 +17,7 @@ from tagmill.tags.previews import Counts
 from tagmill_expressions.lint import Warning, caret
 
 TRUE, FALSE = ("✔", "green"), ("✘", "red")
-# Of what a path found; the answer has up to 20 of them.
+# How many nodes that a path found are shown; the answer has up to 20.
 MAX_HITS = 5
 INDENT = "  "
 
