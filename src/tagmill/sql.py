@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from django.db import connection
+from django.db.backends.postgresql.base import ServerBindingCursor
 
 NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 
@@ -24,6 +25,21 @@ def _queries(app: Path) -> dict[str, str]:
     if len(set(names)) != len(names):
         raise ValueError(f"{app / 'queries.sql'} has a query twice")
     return {name: text.strip() + "\n" for name, text in zip(names, texts, strict=True)}
+
+
+def run_binary(module_file: str, name: str, parameters: dict[str, Any]) -> int:
+    """As `run`, with parameters that the server binds. Those that the query names as `%(name)b` go
+    over as they are.
+
+    Django's cursor writes parameters into the text of the query, and looks for quotes in every
+    element of an array: a quarter of a second for 4 MB of XML, and nearly two for 4,096 bitmaps.
+    """
+    connection.ensure_connection()
+    with connection.wrap_database_errors:
+        bound = ServerBindingCursor(connection.connection)
+    with connection._prepare_cursor(bound) as cursor:
+        cursor.execute(query(module_file, name), parameters)
+        return int(cursor.rowcount)
 
 
 def rows(module_file: str, name: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
