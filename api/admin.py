@@ -259,8 +259,8 @@ class RebuildAdmin(ReadOnly):
     )  # fmt: skip
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
-        """As for tags: what the rows show is read for all of them at once, and the progress, which
-        is derived from a target for each tag and partition, for a few."""
+        """What the rows show is read for all of them at once, and the progress, which is derived
+        from a target for each tag and partition, for a few."""
         page: Any = super().get_changelist_instance(request)
         rows = list(page.result_list)
         tags_of = rebuilds.first_tags([row.id for row in rows], MAX_NAMES)
@@ -342,7 +342,7 @@ class PartitionAdmin(ReadOnly):
         return f"{partition.next_slot} of {partition.capacity}"
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
-        """As for tags."""
+        """What the rows show is read for all of them at once."""
         page: Any = super().get_changelist_instance(request)
         counts = staleness.by_partition([partition.id for partition in page.result_list])
         for partition in page.result_list:

@@ -27,7 +27,7 @@ class BodyLimit:
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """The limit in bytes."""
         return self.read()
 
     def __str__(self) -> str:

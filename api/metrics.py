@@ -100,7 +100,7 @@ def observe_request(method: str, route: str, status: int, seconds: float) -> Non
 
 
 def observe_completion(completion: Completion, answer: CompletionAnswer) -> None:
-    """To be called once for each completion that was answered."""
+    """Call it once for each completion that was answered."""
     for result in answer.results:
         COMPLETIONS.labels(result.outcome).inc()
     for part in completion.results:
@@ -180,7 +180,8 @@ class DatabaseCollector(Collector):
 
 
 def tags_by_state(stale: set[int]) -> dict[str, int]:
-    """As `tagmill.tags.freshness` says of each. `stale`: expressions with a stale match."""
+    """How many tags are in each state of `tagmill.tags.freshness`. `stale` are the expressions with
+    a stale match."""
     found = {"ready": 0, "building": 0, "failed": 0}
     rows = Tag.objects.values_list(
         "expression_id",

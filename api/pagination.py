@@ -24,7 +24,7 @@ TEXT_KEYS = frozenset({"name", "digest"})
 
 
 class KeysetPagination(BasePagination):
-    """In the order of the view's `keyset`: one unique column, `-` before it for descending."""
+    """Pages in the order of the view's `keyset`: a unique column, `-` before it for descending."""
 
     request: Request
     next: str | None = None

@@ -41,7 +41,7 @@ def counted() -> QuerySet[Cluster]:
 
 
 def cluster_named(key: str) -> Cluster:
-    """By uuid or by name. Raises NotFound."""
+    """The cluster with this uuid or name. Raises NotFound."""
     return clusters.named(key, among=counted())
 
 

@@ -166,7 +166,7 @@ class Nodes(Resource):
 
 
 def _body(node: places.Found) -> dict[str, Any]:
-    """As NodeOut describes it. A serializer would take as long for a page as all the rest."""
+    """A node as NodeOut describes it. A serializer takes as long for a page as all the rest."""
     return {name: value for name, value in node._asdict().items() if name != "key"}
 
 

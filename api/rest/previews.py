@@ -351,8 +351,8 @@ class OnePreview(PreviewCall):
 
 
 class NodesOfPreview(Resource):
-    """Those that it matches. With `change`, those that it adds to `compare_to` or removes from it,
-    or those that are `out`: evaluated, and not matched."""
+    """The nodes that the preview matches. With `change`, the nodes that it adds to `compare_to` or
+    removes from it, or those that are `out`: evaluated, and not matched."""
 
     roles = OPERATOR
     has_pages = True

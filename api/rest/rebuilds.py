@@ -83,7 +83,7 @@ def all_rebuilds() -> QuerySet[Rebuild]:
 
 
 def summaries(rows: list[Any]) -> Any:
-    """In two queries, however many tags the rebuilds have."""
+    """Summaries of rebuilds, in two queries, however many tags the rebuilds have."""
     found = rebuilds.first_tags([row.id for row in rows], MAX_NAMES)
     for row in rows:
         row.tag_count, row.tag_names = found[row.id]

@@ -168,7 +168,7 @@ def member(node: places.Found) -> dict[str, str]:
 
 
 def all_tags() -> QuerySet[Tag]:
-    """With no more of their expressions than clients see: there may be a thousand."""
+    """All tags, with no more of their expressions than clients see: there may be a thousand."""
     shown = [
         f"{expression}__{field}"
         for expression in ("expression", "pending_expression")

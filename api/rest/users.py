@@ -62,8 +62,8 @@ class OneUser(Resource):
 
     @extend_schema(request=UserIn)
     def patch(self, request: Request, username: str) -> Response:
-        """In place of the role before, up or down. All the user's tokens and sessions follow at
-        once. 409 for a superuser."""
+        """Replaces the user's role, up or down. All the user's tokens and sessions follow at once.
+        409 for a superuser."""
         users.set_role(
             one(User.objects.all(), "user", username=username).username, self.given(UserIn)["role"]
         )

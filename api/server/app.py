@@ -103,8 +103,8 @@ class Server:
 
     @property
     def connections(self) -> int:
-        """To the database, at most: one for each thread, the listener's, and those of the periodic
-        tasks."""
+        """The most connections to the database: one for each thread, the listener's, and those of
+        the periodic tasks."""
         threads = sum(pool.pool.max for pool in self._pools)
         return threads + 1 + (MAINTENANCE_CONNECTIONS if self._run_maintenance else 0)
 

@@ -88,8 +88,8 @@ class BatchResource(Native):
 
 
 def readable_revision(token: str, partition: int, part: Slice) -> int:
-    """In a thread. The partition's rev; NotFound also where the token must not look. Raises
-    IncarnationChanged."""
+    """The partition's rev, read in a thread. Raises NotFound, also where the token must not look,
+    and IncarnationChanged."""
     clusters = cluster_ids(authenticated(token))
     if clusters is not None:
         found = Partition.objects.filter(id=partition, cluster_id__in=clusters)
@@ -99,7 +99,7 @@ def readable_revision(token: str, partition: int, part: Slice) -> int:
 
 
 def read(partition: int, part: Slice, is_zstd: bool) -> Encoded:
-    """In a thread."""
+    """One batch as it goes over the wire, read in a thread."""
     wanted = asdict(part)
     batch = batches.read_in(wanted.pop("incarnation"), partition, **wanted)
     body = dump(batch)

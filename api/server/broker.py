@@ -72,7 +72,7 @@ class _Waiter:
     done: Deferred[LeaseAnswer] = field(default_factory=Deferred)
     clusters: frozenset[int] | None = None
     holds: frozenset[int] = frozenset()
-    """Like `clusters`, known after the first attempt: nobody is parked before."""
+    """Like `clusters`, this is known after the first attempt: nobody is parked before."""
     is_busy: bool = False
     try_again: bool = False
     """Work arrived while an attempt ran, which may have looked too early to see it."""

@@ -51,13 +51,13 @@ class Pace:
         self._call = self._later(STALL_SECONDS + size / self._rate, self._late)
 
     def earn(self, size: int) -> None:
-        """So many bytes arrived: their time is added, up to the slack."""
+        """Add the time for `size` bytes that arrived, up to the slack."""
         if self.is_running:
             left = self._call.getTime() - self._clock()
             self._call.reset(min(STALL_SECONDS, left + size / self._rate))
 
     def extend(self, size: int) -> None:
-        """So many bytes more have to be moved."""
+        """Add the time for `size` more bytes that have to be moved."""
         if self.is_running:
             self._call.delay(size / self._rate)
 

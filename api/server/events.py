@@ -189,7 +189,7 @@ class EventsResource(Native):
 
 
 def admit(kind: Kind, header: str, session: str, text: str) -> tuple[UUID, bool, bytes]:
-    """In a thread: the progress, for who may see it. Raises Unauthorized, Forbidden, NotFound."""
+    """The progress, for who may see it, in a thread. Raises Unauthorized, Forbidden, NotFound."""
     kind.check(header, session)
     try:
         uuid = UUID(text)

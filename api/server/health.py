@@ -55,7 +55,7 @@ class NotMigrated(DatabaseUnavailable):
 
 
 class Metrics(Native):
-    """For whoever knows the token; without a token set, for clients on this machine alone."""
+    """Metrics for whoever knows the token; if none is set, for clients on this machine alone."""
 
     parameters = None
 
@@ -76,7 +76,7 @@ class Metrics(Native):
 
 
 def is_local(request: Any) -> bool:
-    """From this machine, and not through a proxy that runs on it."""
+    """Whether a request comes from this machine, and not through a proxy that runs on it."""
     if any(request.getHeader(name) for name in FORWARDED):
         return False
     try:
@@ -86,13 +86,13 @@ def is_local(request: Any) -> bool:
 
 
 def ask_database() -> None:
-    """In a thread. Raises DatabaseUnavailable when there is no answer."""
+    """Asks in a thread. Raises DatabaseUnavailable when there is no answer."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT 1")
 
 
 def unapplied_migrations() -> list[str]:
-    """In a thread or before the server runs: names of migrations that the database lacks."""
+    """The migrations that the database lacks. Call it in a thread or before the server runs."""
     executor = MigrationExecutor(connection)
     plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
     return [f"{migration.app_label}.{migration.name}" for migration, _ in plan]

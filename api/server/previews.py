@@ -237,7 +237,7 @@ def _environment(request: Request) -> dict[str, Any]:
 
 
 def _ask(django: WSGIHandler, environment: dict[str, Any]) -> tuple[int, dict[str, str], bytes]:
-    """In a thread: Django's status, headers (names in lower case) and body."""
+    """Django's status, headers (names in lower case) and body, asked for in a thread."""
     begun: list[Any] = []
 
     def start(status: str, headers: list[tuple[str, str]], *_: Any) -> Any:
@@ -252,7 +252,7 @@ def _ask(django: WSGIHandler, environment: dict[str, Any]) -> tuple[int, dict[st
 
 
 def _read(environment: dict[str, Any], uuid: UUID) -> tuple[int, bytes]:
-    """In a thread: the status and the body now. Raises PreviewGone."""
+    """The status and the body as they are now, read in a thread. Raises PreviewGone."""
     request = WSGIRequest(environment)
     asked = resource.Asked.of(request)
     try:

@@ -54,7 +54,7 @@ def somebody(header: str, session: str = "") -> int:
 
 
 def shown_by(request: Any) -> tuple[str, str]:
-    """On the reactor thread: the Authorization header, and the session's key."""
+    """The Authorization header, and the session's key. Call it on the reactor thread."""
     cookie = request.getCookie(settings.SESSION_COOKIE_NAME.encode()) or b""
     return request.getHeader("authorization") or "", cookie.decode("ascii", "replace")
 

@@ -98,7 +98,7 @@ class EvaluateBench:
     # -- lxml ------------------------------------------------------------------------------------
 
     def _lxml(self) -> dict[str, list[bool]]:
-        """Also the reference: by expression, an answer for each document."""
+        """The answer for each document, by expression: the reference for the other arms."""
         compiled = {text: evaluation.compile(text, {}) for text in self.texts}
         answers: dict[str, list[bool]] = {text: [] for text in self.texts}
         cached = self._arm("lxml on cached trees")
@@ -125,7 +125,7 @@ class EvaluateBench:
     # -- the kernel ------------------------------------------------------------------------------
 
     def _kernel_cold(self) -> list[Any]:
-        """From the documents' text to the first answer, on images that nothing has been asked."""
+        """The time from the documents' text to the first answer, on images not asked before."""
         cold = self._arm("kernel cold")
         building, asking, images = 0.0, dict.fromkeys(self.texts, 0.0), []
         expressions = [self.kernel.Expression(text, {}) for text in self.texts]

@@ -131,7 +131,7 @@ def cpu_seconds(costs: Costs, demand: Demand, workers: int) -> dict[str, float]:
 
 
 def round_seconds(costs: Costs, demand: Demand, workers: int) -> float:
-    """From one partition of a worker to its next one, nobody else being served."""
+    """Seconds from one partition of a worker to its next one, nobody else being served."""
     partitions = demand.partitions(costs)
     used = cpu_seconds(costs, demand, workers)
     # Without read-ahead a worker waits for the API and the database, too.

@@ -267,7 +267,8 @@ class SimulatedWorker:
         return messages.PartitionResult(lease["lease"], partition, rev, matches, [], 0, seconds)
 
     def _since(self, lease: dict[str, Any]) -> int | None:
-        """As a worker chooses: what it holds, or else what every expression was evaluated at."""
+        """The rev to fetch after, as a worker chooses it: that of what it holds, or else that at
+        which every expression was evaluated."""
         if self._chance(self._behaviour.fetch):
             return None
         bases = [item["base_rev"] for item in lease["expressions"]]
@@ -315,7 +316,7 @@ class SimulatedWorker:
             await self._post("workers/complete", message)
 
     async def _beat(self) -> None:
-        """On a connection of its own, since the other may be in a long-poll. Raises nothing."""
+        """Uses a connection of its own, since the other may be in a long-poll. Raises nothing."""
         if not self._uuid:
             return
         try:

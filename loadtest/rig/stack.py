@@ -125,7 +125,7 @@ class Stack:
 
 
 def end_with_parent(number: int = signal.SIGTERM) -> None:
-    """In the child: a parent that is killed takes it along. Linux; elsewhere it stays."""
+    """Called in the child: on Linux it ends with a parent that is killed; elsewhere it stays."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
 

@@ -73,7 +73,7 @@ def django_settings(config: Config) -> dict[str, Any]:
 
 
 def described(config: Config) -> str:
-    """Which one it is, without user and password."""
+    """The name of the database for people, without user and password."""
     if not config.database_url:
         return f"embedded, at {config.var / 'postgres'} (DATABASE_URL is not set)"
     found = django_settings(config)

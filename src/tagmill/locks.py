@@ -24,8 +24,9 @@ Row = TypeVar("Row", bound=Model)
 
 
 class Lock(enum.IntEnum):
-    """In the order in which they are taken. NODE rows are covered by their partition's lock; the
-    JOB of a lease is finished under the lease's lock, and waiting jobs come last and once."""
+    """What is locked, in the order in which locks are taken. NODE rows are covered by their
+    partition's lock; the JOB of a lease is finished under the lease's lock, and waiting jobs come
+    last and once."""
 
     FLEET = 1
     HOUSEKEEPING = 2
@@ -71,8 +72,8 @@ def housekeeping() -> None:
 
 
 def rows(wanted: QuerySet[Row], *, to_delete: bool = False, skip_locked: bool = False) -> list[Row]:
-    """These rows, locked and as they are then. `to_delete`: also against new references to them,
-    which a change of a unique name needs, too."""
+    """Lock these rows, and return them as they are then. `to_delete` locks them against new
+    references, too, which the change of a unique name also needs."""
     kind, key = KEYS[wanted.model._meta.db_table]
     taking(kind)
     locking = wanted.order_by(key).select_for_update(

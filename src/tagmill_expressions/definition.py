@@ -19,7 +19,7 @@ from tagmill_expressions.lexer import ILLEGAL
 from tagmill_expressions.syntax import NameTest, Part, SyntaxTree, Type, children
 
 MAX_LENGTH = 16_384
-"""In characters. The longest that people wrote has 700."""
+"""The length of a definition in characters. The longest that people wrote has 700."""
 
 _NO_NAMESPACE = "[namespace-uri()='']"
 
@@ -28,7 +28,7 @@ _NO_NAMESPACE = "[namespace-uri()='']"
 class Checked:
     text: str
     namespaces: dict[str, str]
-    """As declared."""
+    """The namespaces that were declared, by prefix."""
     ast: SyntaxTree
     type: Type
     libxml2_text: str
@@ -84,7 +84,7 @@ def _parses(text: str) -> bool:
 
 
 def _name_tests(part: Part) -> Iterator[NameTest]:
-    """Those with a prefix, in the order of the text."""
+    """The name tests with a prefix, in the order of the text."""
     waiting = [part]
     while waiting:
         part = waiting.pop()

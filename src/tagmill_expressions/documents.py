@@ -137,7 +137,7 @@ def _skip_prolog(text: str, start: int) -> int:
 
 
 def count_nodes(text: str) -> int:
-    """At least as many as a tree of the text has, a namespace declaration being an attribute."""
+    """An upper bound of the nodes in a tree of the text. Namespace declarations are attributes."""
     markup = text.count("<")
     opening, texts = markup - text.count("</"), markup - text.count("><")
     attributes = min(text.count("="), (text.count('"') + text.count("'")) // 2)

@@ -74,7 +74,7 @@ class _Parser:
 
     @property
     def _end(self) -> int:
-        """Where the last token taken ends."""
+        """The end of the last token that was taken."""
         return self._tokens[self._at - 1].end
 
     def _take(self) -> Token:
@@ -185,7 +185,7 @@ class _Parser:
         return token.kind in _STEP or (token.kind is Kind.PUNCTUATION and token.text in _STEP_SIGNS)
 
     def _steps(self) -> tuple[Step, ...]:
-        """From a step, or from the slash before it."""
+        """Steps, from the first one or from the slash before it."""
         steps = [] if self._peek.kind is Kind.SLASH else [self._step()]
         while self._peek.kind is Kind.SLASH:
             slash = self._take()

@@ -162,7 +162,7 @@ class Element:
 
 
 class Vocabulary:
-    """Not thread-safe while it changes."""
+    """What documents contain. It is not thread-safe while it changes."""
 
     def __init__(self) -> None:
         self.documents = 0

@@ -101,7 +101,7 @@ class Definition:
 class LeaseAnswer:
     leases: list[LeasedPartition]
     expressions: dict[str, Definition]
-    """By expression id, as a decimal string (JSON's object keys are strings)."""
+    """The definitions by expression id, a decimal string (JSON's object keys are strings)."""
     evaluation_seconds: float | None = None
     """What one expression may take from now on; None: as registered."""
     incarnation: str | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tagmill.fleet import clusters
 from tagmill.tags import tags
 from tests.fleet.support import HAS_GPU, a_worker, execute, put, work
 
@@ -23,6 +24,7 @@ MAX_TEXT = 1500
 
 
 def test_what_is_large_is_no_text_of_a_statement() -> None:
+    clusters.create("north")
     execute(NOTE)
     for table in TABLES:
         execute(
@@ -32,7 +34,7 @@ def test_what_is_large_is_no_text_of_a_statement() -> None:
     for number in range(20):
         tags.create(f"gpu-{number}", definition=f"{HAS_GPU} and {number} = {number}")
     for name in "abc":
-        put(name, xml=b"<node class='display'>" + b"x" * MAX_TEXT + b"</node>")
+        put(name, cluster="north", xml=b"<node class='display'>" + b"x" * MAX_TEXT + b"</node>")
     work(a_worker())
     found = dict(execute("SELECT relation, max(bytes) FROM statement GROUP BY relation"))
     assert found.keys() == set(TABLES)

@@ -76,7 +76,8 @@ class Unavailable(ServerError):
 
 
 class ProtocolError(Unavailable):
-    """Not this protocol. Retried: a proxy in between may answer so while the server restarts."""
+    """The answer is not of this protocol. The call is tried again: a proxy in between may answer so
+    while the server restarts."""
 
 
 class AnswerTooLarge(ProtocolError):

@@ -49,7 +49,7 @@ _identity: dict[str, Any] = {}
 
 
 def identify(**fields: Any) -> None:
-    """These stand in every line from now on."""
+    """Add these fields to every line from now on."""
     _identity.update(fields)
 
 

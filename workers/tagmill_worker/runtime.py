@@ -386,7 +386,7 @@ class Worker:
         self._abandon(job, str(error) or repr(error), give_back=True, delay=delay)
 
     def _delay(self, partition: int, error: BaseException | None) -> int:
-        """For how many seconds nobody should be given the partition: each attempt at what the child
+        """Seconds for which nobody should be leased the partition: each attempt at what the child
         does not get through costs a child, with all that it holds. An upload ends the delay."""
         if not isinstance(error, EvaluatorError):
             return 0

@@ -38,7 +38,7 @@ class Image:
 
     @classmethod
     def of(cls, pages: list[Page]) -> Image:
-        """From the pages of a whole fetch, at least one; the rev is the first page's."""
+        """The image of the pages of a whole fetch, at least one; its rev is the first page's."""
         kept = [page for page in pages if not page.is_empty]
         size = size_of(kept)
         return cls(pages[0].rev, kept, size, size)

@@ -16,8 +16,8 @@ NAME_LENGTH = 256
 
 
 def named(key: str, among: QuerySet[Cluster] | None = None) -> Cluster:
-    """By uuid, or else by name: the one place that decides which cluster a key means. `among` are
-    the clusters to look in. Raises NotFound."""
+    """The cluster with this uuid, or else with this name: the one place that decides which cluster
+    a key means. `among` are the clusters to look in. Raises NotFound."""
     rows = Cluster.objects.all() if among is None else among
     uuid = _uuid(key)
     found = None if uuid is None else rows.filter(uuid=uuid).first()

@@ -20,7 +20,7 @@ class Held:
     """One locked partition. Nothing is written before `write`."""
 
     def __init__(self, row: tuple[int, ...]) -> None:
-        """From a row of the query `lock_partitions`."""
+        """`row` is a row of the query `lock_partitions`."""
         self.id, rev, self.capacity, self.next_slot, self.node_count, self.cluster_id = row
         self.rev = rev + 1
         """What the nodes changed by this transaction are stamped with."""

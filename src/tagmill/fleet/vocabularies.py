@@ -103,7 +103,7 @@ class Learnt(NamedTuple):
     """The rev of the stored vocabulary that it was merged with, or replaces; None without one."""
     documents: int
     data: bytes | None
-    """As the column has it; None: nothing but deletions, so the stored one stays."""
+    """The value of the column; None for nothing but deletions, so that the stored one stays."""
 
 
 class Budget:

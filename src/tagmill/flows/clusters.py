@@ -14,8 +14,8 @@ from tagmill.work import leases
 
 
 def delete(cluster: Cluster, expects: Callable[[Cluster], None] | None = None) -> None:
-    """With its partitions and tombstones; what the audit trail says of them stays. `expects` as for
-    `rename`.
+    """Delete the cluster with its partitions and tombstones; the audit trail of them stays.
+    `expects` is called as for `rename`.
 
     Raises StillInUse while a node lives there, NotFound.
     """
@@ -40,8 +40,8 @@ def delete(cluster: Cluster, expects: Callable[[Cluster], None] | None = None) -
 
 
 def delete_partitions(partitions: Sequence[int]) -> None:
-    """With everything that refers to them but the audit trail. Relies on: they are locked, have no
-    live node, and the fleet is held alone."""
+    """Delete partitions with everything that refers to them but the audit trail. Relies on: they
+    are locked, have no live node, and the fleet is held alone."""
     leases.end_in(partitions)
     assignments.hold_all(partitions)
     leases.cancel_in(partitions)

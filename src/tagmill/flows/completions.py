@@ -91,7 +91,7 @@ def _answered(worker: Worker, results: Sequence[PartitionResult]) -> QuerySet[Pa
 
 
 def _locked(worker: Worker, results: Sequence[PartitionResult]) -> dict[int, Partition]:
-    """Those that the worker may answer for. Their locks keep revs and leases as they are."""
+    """The partitions that the worker may answer for, locked, so that revs and leases stay."""
     return {row.id: row for row in locks.rows(_answered(worker, results))}
 
 
@@ -142,8 +142,8 @@ def _count_failures(
     partitions: dict[int, Partition],
     ended: dict[str, leases.Ended],
 ) -> list[failures.Failed]:
-    """Those that count. Those of leases that are over do not: they were reported already, or will
-    be."""
+    """The failures that count. Failures of leases that are over do not: they were reported already,
+    or will be."""
     found = [
         failures.Failed(
             failure.expression, lease.partition, lease.rev, lease.leased_at, failure.reason

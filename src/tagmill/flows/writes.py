@@ -32,7 +32,7 @@ class Stored:
 
     @classmethod
     def of(cls, row: tuple[Any, ...]) -> Stored:
-        """From a row of the query `live_nodes`."""
+        """`row` is a row of the query `live_nodes`."""
         *columns, probes, digests = row
         by_probe = dict(zip(probes, map(bytes, digests), strict=True))
         fields = (*columns, by_probe)

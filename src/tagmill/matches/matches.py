@@ -34,7 +34,7 @@ class Move(NamedTuple):
 
 @dataclass
 class Applied:
-    """Which (expression, partition) took a result; of the others the stored match stays."""
+    """The (expression, partition) that took a result; the other stored matches stay."""
 
     keys: set[tuple[int, int]] = field(default_factory=set)
 
@@ -116,7 +116,7 @@ def carry(moves: Sequence[Move], capacities: dict[int, int]) -> None:
 
 
 def _existing(expressions: set[int]) -> set[int]:
-    """Those that are not collected, kept from the collector until the transaction ends."""
+    """Those expressions that still exist, kept from the collector until the transaction ends."""
     values = {"expressions": sorted(expressions)}
     found = locks.query(Lock.EXPRESSION, __file__, "hold_expressions", values)
     return {row[0] for row in found}

@@ -50,7 +50,7 @@ class Expression(models.Model):
 
 
 class Match(models.Model):
-    """Where `expression` holds in `partition`, as of `rev`. Replaced only by a higher rev.
+    """The slots of `partition` on which `expression` holds at `rev`. Only a higher rev replaces it.
 
     A forced rebuild sets `rev` to -1 and keeps `members` and, in `kept_rev`, the rev at which they
     were true.

@@ -28,7 +28,7 @@ def any_live() -> bool:
 
 
 def stale(partitions: Sequence[int]) -> list[Stale]:
-    """By partition and expression."""
+    """What is stale in these partitions, ordered by partition and expression."""
     found = sql.rows(__file__, "stale", {"partitions": list(partitions)})
     return [
         Stale(partition, expression, rev if rev is not None and rev >= 0 else None, is_preview)

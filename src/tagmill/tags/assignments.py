@@ -110,7 +110,7 @@ def _manual(name: str) -> Tag:
 
 
 def _held(system_ids: Sequence[str]) -> tuple[dict[str, tuple[int, int]], list[int]]:
-    """Their places, which stay what they are: the partitions are locked."""
+    """The places of these nodes. They do not change, since the partitions are locked."""
     for _ in range(ATTEMPTS):
         with contextlib.suppress(_Moved), transaction.atomic():
             held = HeldPartitions(_places(system_ids)[1])

@@ -52,7 +52,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class EvaluatorChoice:
-    """Which one answers, and why. `name`: None where no worker is there to say."""
+    """The evaluator that workers use for a definition, and why. `name` is None without a worker."""
 
     name: Literal["kernel", "lxml"] | None
     reason: str
@@ -74,7 +74,7 @@ class NodeExplanation:
 
 
 def of_tag(name: str, system_id: str) -> NodeExplanation:
-    """By the published definition, or by the pending one where none is published yet.
+    """Explain a tag's published definition, or the pending one where none is published yet.
 
     Raises NotFound, ManualTag, TooExpensive, Busy.
     """
@@ -176,7 +176,7 @@ def _explained(
 
 
 def _run(asked: bytes, seconds: float) -> tuple[int | None, bytes, bytes]:
-    """Its return code (None: it took longer), what it printed, and the end of its errors.
+    """Run the child: its return code (None: it took longer), output, and the end of its errors.
 
     It prints into files, of which the kernel bounds the size: a pipe has no bound.
     """

@@ -45,7 +45,7 @@ class Tag(models.Model):
 
 
 class Assignment(models.Model):
-    """Where a manual tag was set by hand. Bits of deleted nodes are cleared with the node."""
+    """The nodes to which a manual tag was assigned. Bits of deleted nodes are cleared with them."""
 
     pk = models.CompositePrimaryKey("tag_id", "partition_id")
     tag = models.ForeignKey(Tag, on_delete=models.CASCADE, related_name="assignments")

@@ -184,7 +184,7 @@ def cancel(uuid: UUID) -> None:
 
 
 def forget_expired() -> int:
-    """Their expressions are live no longer; how many."""
+    """Delete the previews that have expired, with the claim of their expressions; how many."""
     with transaction.atomic():
         found = locks.query(Lock.EXPRESSION, __file__, "expired_previews", {})
         over = Preview.objects.filter(id__in=[preview for preview, _ in found])

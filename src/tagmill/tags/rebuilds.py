@@ -92,8 +92,9 @@ def _request(names: Sequence[str] | None, by: User | None, reason: Rebuild.Reaso
 
 
 def lock_tags(wanted: Q, expressions: Sequence[int], *, to_delete: bool = False) -> list[Tag]:
-    """These tags, and all that wait for one of these expressions, at once and so in order: to begin
-    a rebuild may publish them. Relies on: the expressions are locked, and so no tag joins them."""
+    """Lock these tags, and all that wait for one of these expressions, at once and so in order: the
+    beginning of a rebuild may publish them. Relies on: the expressions are locked, so that no
+    other tag comes to wait for them."""
     either = wanted | Q(pending_expression__in=expressions)
     return locks.rows(Tag.objects.filter(either), to_delete=to_delete)
 
@@ -246,7 +247,7 @@ def notify_progress() -> None:
 
 
 def _seconds(rebuild: Rebuild) -> float:
-    """By the database's clock: since the request, or how long it took."""
+    """Seconds since the request, or that the rebuild took, by the database's clock."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT extract(epoch FROM coalesce(finished_at, clock_timestamp()) - requested_at) "

@@ -194,7 +194,7 @@ def _define(tag: Tag, new: Expression, by: User | None) -> None:
 
 
 def _insert(tag: Tag) -> Tag:
-    """In the caller's transaction, which ends with an error. Raises AlreadyExists."""
+    """Insert in the caller's transaction, which an error ends. Raises AlreadyExists."""
     try:
         tag.save(force_insert=True)
     except IntegrityError:

@@ -33,7 +33,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Waits:
-    """By the ids of what was asked about; what waits for nothing is not in them."""
+    """Waits by the ids of what was asked about; ids of what waits for nothing are left out."""
 
     expressions: dict[int, list[Wait]] = field(default_factory=dict)
     rebuilds: dict[int, list[Wait]] = field(default_factory=dict)

@@ -277,7 +277,7 @@ def _granted(worker: Worker, jobs: dict[int, int], kind: Kind) -> LeaseAnswer:
 
 
 def _named(stale: list[staleness.Stale], kind: Kind) -> tuple[list[staleness.Stale], Kind]:
-    """Which of what is stale in a partition its lease names, and what the lease is for then."""
+    """The part of what is stale in a partition that its lease names, and what the lease is for."""
     previews = [item for item in stale if item.is_preview]
     others = [item for item in stale if not item.is_preview]
     if previews and (kind == PREVIEW or not others):
@@ -496,7 +496,7 @@ def cancel_in(ids: Sequence[int]) -> None:
 
 
 def delete_finished_jobs() -> None:
-    """Also those that a killed server left running; only maintenance jobs can be such."""
+    """Delete old finished jobs, and the maintenance jobs that a killed server left running."""
 
     async def end_stalled() -> None:
         for job in await app.job_manager.get_stalled_jobs():

@@ -88,7 +88,7 @@ def revoke(key: str) -> int:
 
 
 def _refuse(why: str, lookup: str = "", name: str = "") -> None:
-    """For the operator alone: whoever asks does not learn which of it is wrong."""
+    """Log why a token is refused, for the operator: the client does not learn what is wrong."""
     log.info(
         "a worker's token is refused",
         action="worker_refused",

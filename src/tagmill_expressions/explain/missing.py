@@ -35,9 +35,9 @@ class _Cut:
     """A path without its end. What failed is a predicate or a whole step."""
 
     text: str
-    """For libxml2."""
+    """The shortened path as libxml2 takes it."""
     shown: str
-    """As written."""
+    """The shortened path as it is written in the definition."""
     failed: SyntaxTree | Step
     total: int = 0
 
@@ -68,7 +68,7 @@ def _of_filter(evaluator: PartEvaluator, part: Filter) -> Missing | None:
 
 
 def _longest(evaluator: PartEvaluator, path: Path) -> _Cut:
-    """By halves: what finds something does so without its end, too."""
+    """The longest beginning that finds something, by bisection: so does every shorter one."""
     ends = list(_ends(path))
     # Without any step, it is the context, or the document, or what the origin found.
     found = _cut(evaluator, path, *ends[0])
@@ -111,7 +111,7 @@ def _cut(evaluator: PartEvaluator, path: Path, at: int, number: int | None) -> _
 
 
 def _shown(evaluator: PartEvaluator, whole: SyntaxTree, part: Filter | Step, number: int) -> str:
-    """From the beginning to before the predicate of this number."""
+    """The text from the beginning to before the predicate of this number."""
     text = evaluator.checked.text
     start = part.predicates[number].start
     # Between the brackets and the predicate are at most parentheses and blanks.

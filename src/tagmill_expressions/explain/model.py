@@ -19,7 +19,7 @@ class Hit:
     """Such as `/list/node[1]/node[2]/@id`: it finds the same node when it is evaluated, of
     text also what lies beside it. Of one with more than MAX_PATH characters, the end."""
     line: int | None
-    """In the text of the element's probe, from 1."""
+    """The line in the text of the element's probe, from 1."""
     text: str
     """An element's own text, or another node's value; at most MAX_TEXT characters."""
 
@@ -72,7 +72,7 @@ class Explanation:
 
     kind: Kind
     text: str
-    """As written."""
+    """The part as it is written in the definition."""
     column: int
     end_column: int
     """The column of the last character."""
@@ -87,7 +87,7 @@ class Explanation:
     truncated: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: NaN and infinities are the strings that XPath writes."""
+        """The explanation for JSON: NaN and infinities are the strings that XPath writes."""
         return {
             "kind": self.kind,
             "text": self.text,

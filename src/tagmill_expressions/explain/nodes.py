@@ -85,7 +85,7 @@ def _step(node: etree._Element, above: etree._Element | None, prefixes: Mapping[
 
 
 def _qualified(name: str, prefixes: Mapping[str, str]) -> str:
-    """With the definition's prefix, or the probe's name; `*` where there is none."""
+    """The name with the definition's prefix, or the probe's name; `*` where there is none."""
     if not name.startswith("{"):
         return name
     uri, _, local = name[1:].partition("}")
@@ -96,7 +96,7 @@ def _qualified(name: str, prefixes: Mapping[str, str]) -> str:
 
 
 def about(node: etree._Element) -> str:
-    """Its `id`, `class` and `product`, those that there are: attributes or elements of lshw."""
+    """An element's `id`, `class` and `product`, as far as it has them, as attribute or element."""
     known = [(name, node.get(name)) for name in ("id", "class")]
     known.append(("product", node.findtext("product")))
     found = (f"{name}={' '.join(value.split())}" for name, value in known if value)

@@ -99,7 +99,7 @@ class Findings:
         return ordered[:MAX_WARNINGS]
 
     def near(self, word: str, known: Iterable[str], most: int = 1) -> list[str]:
-        """Those spelt nearest; nothing after MAX_SEARCHES, or after MAX_SEARCHED characters."""
+        """The words spelt nearest; none after MAX_SEARCHES, or after MAX_SEARCHED characters."""
         if not self._searches:
             return []
         self._searches -= 1

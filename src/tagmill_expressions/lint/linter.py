@@ -15,7 +15,7 @@ from tagmill_expressions.vocabulary import Vocabulary
 
 
 def lint(checked: Checked, vocabulary: Vocabulary | None) -> list[Warning]:
-    """In the order of the text. Without a vocabulary, only what the definition's form tells.
+    """The warnings, in the order of the text. Without a vocabulary, only those that the form gives.
 
     `vocabulary` is that of all documents that the definition is for: what it says no document has
     is reported. Nothing is evaluated on a document. Takes a millisecond for what people write, at
@@ -48,7 +48,7 @@ class _Linter:
         self._predicates = 0
 
     def walk(self, part: SyntaxTree, context: Places, parent: SyntaxTree | None = None) -> Places:
-        """Where a node-set lies; None for anything else."""
+        """The places where a node-set lies; None for anything else."""
         match part:
             case Path():
                 return self._path(part, context, parent)

@@ -75,7 +75,7 @@ class World:
         return frozenset(self.vocabulary.roots) if self.known else None
 
     def expanded(self, test: NameTest, *, local: str | None = None) -> str:
-        """As lxml writes it: `{uri}local`, or the name alone without a namespace."""
+        """The name as lxml writes it: `{uri}local`, or the local name alone without a namespace."""
         uri = self.uri(test)
         name = test.local if local is None else local
         return f"{{{uri}}}{name}" if uri else name
@@ -203,7 +203,7 @@ class World:
         ]
 
     def _texts(self, places: frozenset[Place], step: Step) -> frozenset[Place]:
-        """Also comments and processing instructions, in their places."""
+        """The places of texts, and of comments and processing instructions."""
         self.spend(len(places))
         above = set(places) if step.axis == "child" else places | self.below(places)
         return frozenset(Text(place) for place in above if isinstance(place, State))

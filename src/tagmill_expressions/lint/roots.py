@@ -68,7 +68,7 @@ def _absolute(findings: Findings, world: World, path: Path, mentioned: frozenset
 
 
 def _from_both(world: World, path: Path) -> tuple[int, str | None]:
-    """Where what is replaced ends, and the machine's node under either root."""
+    """The end of what is replaced, and the path of the machine's node under either root."""
     if {state.name for state in world.vocabulary.roots} != _LSHW_ROOTS:
         return path.end, None
     first, rest = path.steps[0], path.steps[1:]

@@ -223,7 +223,7 @@ def steps(seconds: float, documents: int) -> int:
 
 
 def composition(probes: Mapping[str, str]) -> dict[str, bytes | str]:
-    """As `documents.compose` has it: an empty root without lshw, the others sorted."""
+    """The probes as `documents.compose` has them: an empty root without lshw, the others sorted."""
     others: Iterable[str] = sorted(probes.keys() - {"lshw"})
     composed: dict[str, Any] = {"lshw": probes.get("lshw", "<list/>")}
     return {**composed, **{name: probes[name] for name in others}}

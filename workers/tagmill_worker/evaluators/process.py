@@ -229,7 +229,7 @@ class EvaluatorProcess:
         self._wake()
 
     def forget(self, pages: Iterable[Page]) -> None:
-        """These will not be asked about again: the child need not hold them."""
+        """Let the child drop these pages: nobody will ask about them again."""
         gone = [page.key for page in pages if page.key in self._hot]
         self._hot.difference_update(gone)
         if gone and self._child is not None and self._child.is_ready:
