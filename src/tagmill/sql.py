@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from django.db import connection
 from django.db.backends.postgresql.base import ServerBindingCursor
@@ -34,10 +34,12 @@ def run_binary(module_file: str, name: str, parameters: dict[str, Any]) -> int:
     Django's cursor writes parameters into the text of the query, and looks for quotes in every
     element of an array: a quarter of a second for 4 MB of XML, and nearly two for 4,096 bitmaps.
     """
-    connection.ensure_connection()
-    with connection.wrap_database_errors:
-        bound = ServerBindingCursor(connection.connection)
-    with connection._prepare_cursor(bound) as cursor:
+    # The stubs know neither what wraps a cursor nor that this one takes a connection.
+    database, bound = cast(Any, connection), cast(Any, ServerBindingCursor)
+    database.ensure_connection()
+    with database.wrap_database_errors:
+        server_side = bound(database.connection)
+    with database._prepare_cursor(server_side) as cursor:
         cursor.execute(query(module_file, name), parameters)
         return int(cursor.rowcount)
 
