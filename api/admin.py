@@ -8,7 +8,6 @@ from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.views.main import ORDER_VAR, PAGE_VAR
 from django.contrib.auth.models import User
-from django.db import transaction
 from django.db.models import Count, QuerySet, Sum
 from django.db.models.functions import Now
 from django.http import HttpRequest
@@ -184,9 +183,7 @@ class TagAdmin(ModelAdmin):
         tags.delete(obj.name)
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Tag]) -> None:
-        with transaction.atomic():
-            for name in queryset.order_by("id").values_list("name", flat=True):
-                tags.delete(name)
+        tags.delete_all(list(queryset.values_list("name", flat=True)))
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
         """The states of all tags of the page at once. Reading the rows here fills the cache of the
@@ -375,7 +372,9 @@ class NodeAdmin(ReadOnly):
 
 @admin.register(Worker)
 class WorkerAdmin(ReadOnly):
-    list_display = ("name", "last_heartbeat", "partitions", "evaluator", "version", "token")
+    list_display = (
+        "name", "host", "pid", "last_heartbeat", "partitions", "evaluator", "version", "token"
+    )  # fmt: skip
     list_select_related = ("token",)
 
     def get_queryset(self, request: HttpRequest) -> Any:

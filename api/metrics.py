@@ -36,7 +36,7 @@ log = structlog.get_logger("tagmill.metrics")
 CONTENT_TYPE = prometheus.CONTENT_TYPE_PLAIN_0_0_4
 # Several Prometheus servers scrape; the database is read once in this time.
 CACHE_SECONDS = 5.0
-# Their duration is how long there was nothing to do, or how long workers took.
+# Routes that wait: their duration says how long there was nothing to do, or how long workers took.
 WAITING_ROUTES = frozenset({"lease", "events", "preview"})
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 

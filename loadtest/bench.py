@@ -7,8 +7,8 @@ import json
 import os
 import platform
 from abc import ABC, abstractmethod
-from argparse import ArgumentParser
-from collections.abc import Iterator, Mapping
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -74,6 +74,18 @@ def numbers(text: str) -> list[int]:
     if not found or min(found) < 1:
         raise ValueError("positive whole numbers, separated by commas")
     return found
+
+
+def names_of(names: Sequence[str]) -> Callable[[str], list[str]]:
+    """A list option of some names, as `lean,server`."""
+
+    def parse(text: str) -> list[str]:
+        found = text.split(",")
+        if unknown := set(found) - set(names):
+            raise ArgumentTypeError(f"{', '.join(sorted(unknown))}: not one of {', '.join(names)}")
+        return found
+
+    return parse
 
 
 def check_sizes(options: Mapping[str, Any], *names: str, least: int = 1) -> None:

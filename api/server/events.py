@@ -2,7 +2,8 @@
 server-sent events.
 
 One `progress` event at once and after each change, at most five a second, then one `end` event, and
-the stream closes. However many listen, the database is read once for all of them.
+the stream closes; without an `end` after MAX_STREAM_SECONDS, and then a client asks again. However
+many listen, the database is read once for all of them.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ THROTTLE_SECONDS = 0.2
 # Proxies close connections that are silent; and a notification may have been lost.
 HEARTBEAT_SECONDS = 15.0
 LOOK_AGAIN_SECONDS = 5.0
+# Whoever listens longer asks again, as an EventSource does by itself: a client that went without a
+# word, or whose token has ended, listens no longer than this.
+MAX_STREAM_SECONDS = 900.0
 RUNNING = "running"
 # What a listener to a preview is told when it was cancelled, or another took its place.
 GONE = (True, b'{"state":"gone"}')
@@ -114,6 +118,14 @@ class Events:
 
     def add(self, uuid: UUID, stream: Stream) -> None:
         self._streams[uuid].add(stream)
+        timer = self._clock.callLater(MAX_STREAM_SECONDS, stream.close)
+
+        def end(result: Any) -> Any:
+            if timer.active():
+                timer.cancel()
+            return result
+
+        stream.closed.addBoth(end)
 
     def remove(self, uuid: UUID, stream: Stream) -> None:
         self._streams[uuid].discard(stream)

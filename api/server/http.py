@@ -27,7 +27,7 @@ log = structlog.get_logger("tagmill.access")
 # A refused client is still sending. Closing at once would reset the connection, and it would never
 # read why; so its bytes are read and dropped for this long.
 LINGER_SECONDS = 10
-# Their traffic would drown the rest of the log.
+# Routes whose traffic would drown the rest of the log.
 ROUTINE = frozenset(
     {
         "lease",

@@ -1,20 +1,22 @@
 """`bench calibrate`: this machine's unit costs, for `manage.py capacity --calibrate FILE`.
 
-Rebuilds of two fleets (large partitions alone, then with many small ones), with few and many
-tags, cold and warm, in few and many leases, by one worker. The CPU seconds of each process are
-fitted as a sum of unit costs, none below zero, by least squares of relative errors. What every
-lease spends on each waiting partition is too little to be seen there, and measured by itself.
+Rebuilds by one worker, cold and warm, with one tag to hundreds, of fleets of each profile of the
+generator, whose documents differ in size and in what is a node's own. Of the first profile also in
+few and many leases, and in large and in small partitions. The CPU seconds of each process are
+fitted as a sum of unit costs, none below zero, by least squares of relative errors; the fit must
+come close to every observation, not to most of them. What every lease spends on each waiting
+partition is too little to be seen there, and measured by itself.
 """
 
 from __future__ import annotations
 
-import itertools
 import statistics
 import time
 from argparse import ArgumentParser
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from django.db import connection, transaction
@@ -22,242 +24,370 @@ from rich.console import Console
 from rich.table import Table
 
 from fixtures import loader
+from fixtures.generate import PROFILES, ProfileName, generate
 from loadtest import bench
-from loadtest.bench import Bench, BenchError, Session, numbers
+from loadtest.bench import Bench, BenchError, Session, names_of, numbers
 from loadtest.planner.costs import UNITS, units
+from loadtest.planner.demand import Demand
+from loadtest.planner.fitting import least_squares, medians, relative
+from loadtest.references import documents
 from loadtest.references.answers import ask_lxml, mismatches
 from loadtest.rig.definitions import definitions
 from loadtest.rig.rig import Rig, Usage, peaks
+from loadtest.rig.scratch import scratch_database
 from tagmill import config, sql
 from tagmill.fleet.models import Cluster, Partition
 from tagmill.work import leases
 from tagmill_wire import bitmap, messages
+from tagmill_worker.evaluators import base
 from tagmill_worker.settings import Settings
 
-# What each process may depend on; a worker knows nothing of matches' rows, nor the API of nodes
-# that it does not send.
+# What each process may depend on: only a worker knows of nodes that it holds already.
+_SHARED = ("lease", "partition", "match", "cold_node", "cold_byte", "cold_own_byte")
 DEPENDS = {
-    "worker": ("lease", "partition", "match", "node", "evaluation", "cold_node"),
-    "api": ("rebuild", "lease", "partition", "match", "cold_node"),
-    "database": ("rebuild", "lease", "partition", "match", "cold_node"),
+    "worker": (*_SHARED, "node", "evaluation", "search", "search_byte", "search_own_byte"),
+    "api": (*_SHARED, "rebuild", "tag"),
+    "database": (*_SHARED, "rebuild", "tag"),
 }
 PROCESS_NAMES = {"worker": "worker", "api": "server", "database": "database"}
 SMALL_SLOTS = 64
-FEW, SOME, MANY = 1, 8, 64  # tags
+TAGS = [1, 8, 64, 256, 500]
+# lxml is asked about a sample of the nodes, with every definition.
+MAX_EVALUATIONS = 200_000
 # Leases of as many partitions as the queue gives, and of one: what a lease costs by itself.
 MAX_PARTITIONS = 64
-# The step in which a process's CPU time is counted.
-MIN_SECONDS = 0.01
 # The candidates of a lease: large enough that a scan shows, and taken away again.
 WAITING = (250, 2_000)
 LOOKS = 9
-SWEEPS_OF_THE_FIT = 20_000
+# The fit may be off by this much at its worst observation.
+MAX_ERROR = 0.25
 # What a plan leaves free. Above these, queues grow faster than the formula's tolerance.
 UTILISATION = {"worker": 0.9, "api": 0.7, "database": 0.7}
 
 
 @dataclass(frozen=True)
-class Observation:
-    """`most`: partitions of a lease at most; `slots`: of each partition, by which fleets differ."""
+class Fleet:
+    """`own_bytes`: of a node's documents, what is left where a batch is compressed; `image_bytes`:
+    of a node among as many as a partition has."""
 
-    counts: dict[str, float]
-    used: Usage
+    profile: ProfileName
+    document_bytes: float
+    own_bytes: float
+    database_bytes: float
+    worker_bytes: float
+    image_bytes: float
+
+    @property
+    def variety(self) -> float:
+        return self.own_bytes / self.document_bytes
+
+
+@dataclass(frozen=True)
+class Observation:
+    """`most`: partitions of a lease at most; `slots`: of each partition."""
+
+    profile: str
     state: str
     tags: int
     nodes: int
     partitions: int
+    document_bytes: float
     most: int
     slots: int
+    used: Usage
+
+    @property
+    def name(self) -> str:
+        return (
+            f"{self.profile}, {self.tags} tags, {self.state}, {self.partitions} partitions in "
+            f"{self.leases} leases"
+        )
+
+    @property
+    def leases(self) -> int:
+        return self.used.round_trips.get("lease", 1)
+
+    def counts(self, variety: float) -> dict[str, float]:
+        """`waiting` is measured by itself."""
+        is_cold = self.state == "cold"
+        demand = Demand(self.nodes, self.tags, 1.0, is_cold, self.document_bytes, variety)
+        return units(demand, self.partitions, self.leases, 0.0)
+
+    def seconds(self, process: str) -> float:
+        name = PROCESS_NAMES[process]
+        if name not in self.used.cpu_seconds:
+            raise BenchError(
+                "the database's CPU seconds are not to be seen: calibrate with the embedded "
+                "PostgreSQL"
+            )
+        return self.used.cpu_seconds[name]
+
+
+@dataclass(frozen=True)
+class Series:
+    """Rebuilds of one fleet: `nodes` more, in partitions of `slots`."""
+
+    nodes: int
+    slots: int
+    tags: tuple[int, ...]
+    most: int
+
+
+@dataclass(frozen=True)
+class CalibrateOptions:
+    nodes: int
+    tags: tuple[int, ...]
+    profiles: tuple[ProfileName, ...]
+    repetitions: int = 1
+    evaluator: str | None = None
+    seed: int = 1
+    most_error: float = MAX_ERROR
+
+    def series(self, *, is_first: bool) -> Iterator[Series]:
+        slots = config.load().partition_slots
+        yield Series(self.nodes, slots, self.tags, MAX_PARTITIONS)
+        if is_first:
+            ends = tuple(dict.fromkeys((self.tags[0], self.tags[-1])))
+            yield Series(0, slots, ends, 1)
+            yield Series(self.nodes // 4, SMALL_SLOTS, self.tags, MAX_PARTITIONS)
+            yield Series(0, SMALL_SLOTS, ends, 1)
 
 
 class Calibration:
-    """One run on the scratch database."""
+    """Runs on scratch databases, one for each profile."""
 
-    def __init__(
-        self, nodes: int, tags: list[int], seed: int, evaluator: str | None, session: Session
-    ) -> None:
-        self._nodes = nodes
-        self._seed = seed
-        self._options = ["--evaluator", evaluator] if evaluator else []
+    def __init__(self, chosen: CalibrateOptions, session: Session) -> None:
+        self._chosen = chosen
+        self._options = ["--evaluator", chosen.evaluator] if chosen.evaluator else []
+        self._evaluator = chosen.evaluator or "auto"
         self._session = session
-        self._tags = tags
-        self._definitions = definitions(max(tags))
+        self._definitions = definitions(max(chosen.tags))
         self._seen: list[Observation] = []
-        self._mismatches = 0
-        self._evaluator = evaluator or "auto"
+        self._fleets: dict[str, Fleet] = {}
         self._bases: list[int] = []
+        self._waiting: dict[str, float] = {}
+        self._match_bytes = 0.0
+        self._mismatches = 0
 
     def run(self) -> dict[str, Any]:
-        slots = config.load().partition_slots
-        with Rig(self._session.url, self._session.log) as rig:
-            rig.create_tags(self._definitions)
-            for size, count in ((slots, self._nodes), (SMALL_SLOTS, self._nodes // 4)):
-                self._say(f"{count:,} more nodes in partitions of {size}")
-                with bench.settings(partition_slots=size):
-                    loader.load(count, seed=self._seed)
-                self._fleet(rig, size)
-        self._say("candidates of a lease")
-        return self._result(slots, candidate_seconds())
+        for profile in self._chosen.profiles:
+            with (
+                scratch_database() as url,
+                Rig(url, self._session.log) as rig,
+                bench.progress(self._session.console) as progress,
+            ):
+                rig.create_tags(self._definitions)
+                series = list(self._chosen.series(is_first=not self._fleets))
+                runs = sum(len(item.tags) for item in series) * self._chosen.repetitions
+                task = progress.add_task(profile, total=runs)
+                for item in series:
+                    self._series(rig, profile, item, partial(progress.advance, task))
+        return self._result()
 
-    def _fleet(self, rig: Rig, slots: int) -> None:
-        reference = ask_lxml(self._definitions)
-        with rig.stack(1, self._options) as first:
-            first.settle()
-        names = list(self._definitions)
-        with bench.progress(self._session.console) as progress:
-            task = progress.add_task("rebuilds", total=2 * len(self._tags))
-            for tags, most in itertools.product(self._tags, (MAX_PARTITIONS, 1)):
-                options = [*self._options, "--max-partitions", str(most)]
+    def _series(
+        self, rig: Rig, profile: ProfileName, series: Series, advance: Callable[[], None]
+    ) -> None:
+        if series.nodes:
+            with bench.settings(partition_slots=series.slots):
+                loader.load(series.nodes, seed=self._chosen.seed, profile=profile)
+            with rig.stack(1, self._options) as first:
+                first.settle()
+            rig.tidy()
+        reference = ask_lxml(self._definitions, MAX_EVALUATIONS)
+        options = [*self._options, "--max-partitions", str(series.most)]
+        found: dict[tuple[str, int], list[Usage]] = {}
+        for repetition in range(self._chosen.repetitions):
+            for tags in series.tags[:: -1 if repetition % 2 else 1]:
+                names = list(self._definitions)[:tags]
                 with rig.stack(1, options) as running:
                     self._bases.append(peaks(running.stack.pids())["worker"])
-                    for state, used in (
-                        ("cold", running.measure(names[:tags])),
-                        ("warm", running.measure_warm(names[:tags])),
-                    ):
-                        self._note(state, used, tags, most, slots)
+                    found.setdefault(("cold", tags), []).append(running.measure(names))
+                    found.setdefault(("warm", tags), []).append(running.measure_warm(names))
                     row = running.api.get("workers/")["results"][0]
                     self._evaluator = str(row["evaluator"])
-                progress.advance(task)
+                advance()
         self._mismatches += mismatches(reference)
+        partitions, nodes = Partition.objects.count(), loaded_nodes()
+        size = documents.mean_bytes()
+        made = [
+            Observation(
+                profile, state, tags, nodes, partitions, size, series.most, series.slots, used
+            )
+            for (state, tags), runs in found.items()
+            for used in [middle(runs)]
+        ]
+        self._seen += made
+        if profile not in self._fleets:
+            self._fleets[profile] = self._fleet(profile, made)
+        if not self._waiting:
+            self._waiting = candidate_seconds()
+            self._match_bytes = match_bytes()
 
-    def _note(self, state: str, used: Usage, tags: int, most: int, slots: int) -> None:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT count(*), sum(node_count) FROM partition")
-            partitions, nodes = cursor.fetchone()
-        leases = used.round_trips.get("lease", 1)
-        # `waiting` is measured by itself.
-        counts = units(nodes, tags, partitions, leases, 0.0, is_cold=state == "cold")
-        self._seen.append(Observation(counts, used, state, tags, nodes, partitions, most, slots))
+    def _fleet(self, profile: ProfileName, made: Sequence[Observation]) -> Fleet:
+        cold = [item for item in made if item.state == "cold"]
+        held = statistics.median(item.used.memory_bytes["worker"] for item in cold)
+        base = statistics.median(self._bases)
+        return Fleet(
+            profile,
+            document_bytes=cold[0].document_bytes,
+            own_bytes=statistics.median(item.used.batch_bytes / item.nodes for item in cold),
+            database_bytes=node_bytes(),
+            worker_bytes=max(0.0, held - base) / cold[0].nodes,
+            image_bytes=image_bytes(profile, self._chosen.seed) if self._is_kernel else 0.0,
+        )
 
-    def _result(self, slots: int, waiting: Mapping[str, float]) -> dict[str, Any]:
+    @property
+    def _is_kernel(self) -> bool:
+        return self._evaluator == "kernel"
+
+    def _result(self) -> dict[str, Any]:
         seconds = {process: self._fit(process) for process in DEPENDS}
-        for process, cost in waiting.items():
+        for process, cost in self._waiting.items():
             seconds[process]["waiting"] = cost
-        defaults = parser_defaults()
+        rows = [self._as_json(item, seconds) for item in self._seen]
         today = f"{datetime.now(UTC):%Y-%m-%d}"
         return {
             "name": f"bench calibrate, {today}, {bench.machine()['processor']}",
             "bench": "calibrate",
             "machine": bench.machine(),
             "evaluator": self._evaluator,
-            "partition_slots": slots,
-            "batch_nodes": min(config.load().batch_nodes, int(defaults["batch_nodes"])),
+            "partition_slots": config.load().partition_slots,
+            "batch_nodes": min(config.load().batch_nodes, int(parser_defaults()["batch_nodes"])),
             "overlap": True,
             "fixed_seconds": round(self._fixed(), 4),
             "seconds": {
                 process: {unit: float(f"{cost:.4g}") for unit, cost in table.items() if cost}
                 for process, table in seconds.items()
             },
-            "bytes": {name: round(value, 1) for name, value in self._bytes(slots).items()},
+            "bytes": {name: float(f"{size:.5g}") for name, size in self._bytes().items()},
             "utilisation": UTILISATION,
+            "profiles": {name: fleet_json(fleet) for name, fleet in self._fleets.items()},
             "how": HOW,
-            "fit_error": {process: self._fit_error(process, seconds) for process in DEPENDS},
-            "observations": [self._as_json(item) for item in self._seen],
+            "fit_error": medians({key: [row["errors"][key] for row in rows] for key in MEASURES}),
+            "fit_worst": {key: worst(rows, key) for key in MEASURES},
+            "most_error": self._chosen.most_error,
+            "observations": rows,
             "mismatches": self._mismatches,
         }
 
+    def _counts(self, item: Observation) -> dict[str, float]:
+        return item.counts(self._fleets[item.profile].variety)
+
     def _fit(self, process: str) -> dict[str, float]:
         names = DEPENDS[process]
-        rows = [[item.counts[unit] for unit in names] for item in self._seen]
-        spent = [_seconds(item, process) for item in self._seen]
-        return dict(zip(names, least_squares(rows, spent), strict=True))
-
-    def _fit_error(self, process: str, seconds: Mapping[str, Mapping[str, float]]) -> float:
-        """The median relative error of the fit over its own observations."""
-        errors = []
-        for item in self._seen:
-            fitted = sum(seconds[process].get(unit, 0.0) * item.counts[unit] for unit in UNITS)
-            spent = max(MIN_SECONDS, _seconds(item, process))
-            errors.append(abs(fitted - spent) / spent)
-        return round(statistics.median(errors), 3)
+        counted = [self._counts(item) for item in self._seen]
+        rows = [[counts[unit] for unit in names] for counts in counted]
+        spent = [item.seconds(process) for item in self._seen]
+        # An error counts by what the whole rebuild used, where a process used little of it.
+        least = [0.1 * item.used.cpu_total for item in self._seen]
+        return dict(zip(names, least_squares(rows, spent, least), strict=True))
 
     def _fixed(self) -> float:
-        """The part of the smallest rebuild in which nobody computes."""
-        small = min(self._seen, key=lambda item: item.used.seconds)
-        return max(0.0, small.used.seconds - small.used.cpu_total)
+        """The part of a rebuild in which nobody computes, where that is the least."""
+        return max(0.0, min(item.used.seconds - item.used.cpu_total for item in self._seen))
 
-    def _bytes(self, slots: int) -> dict[str, float]:
-        cold = [item for item in self._seen if item.state == "cold"]
-        chosen, base = ordinary(self._seen, slots), statistics.median(self._bases)
-        held = chosen.used.memory_bytes["worker"]
-        return {
-            "wire_cold_node": statistics.median(
-                item.used.batch_bytes / item.nodes for item in cold
-            ),
-            **wire_bytes(slots, list(self._definitions.values())),
-            **database_bytes(),
-            "worker_base": base,
-            "worker_node": max(0.0, held - base) / chosen.nodes,
+    def _bytes(self) -> dict[str, float]:
+        fleets = list(self._fleets.values())
+        base = statistics.median(self._bases)
+        found = {"wire_cold_own_byte": 1.0, "store_own_byte": 1.0, "worker_base": base}
+        slots = config.load().partition_slots
+        found |= wire_bytes(slots, list(self._definitions.values()))
+        found["database_match"] = self._match_bytes
+        rows = [[1.0, fleet.document_bytes, fleet.own_bytes] for fleet in fleets]
+        for name in ("database", "worker", "image"):
+            sizes = [float(getattr(fleet, f"{name}_bytes")) for fleet in fleets]
+            each = least_squares(rows, sizes, [1.0] * len(sizes))
+            found |= {f"{name}_{unit}": size for unit, size in zip(SIZED, each, strict=True)}
+        return found
+
+    def _as_json(
+        self, item: Observation, seconds: Mapping[str, Mapping[str, float]]
+    ) -> dict[str, Any]:
+        counts, whole = self._counts(item), item.used.cpu_total
+        fitted = {
+            process: sum(seconds[process].get(unit, 0.0) * counts[unit] for unit in UNITS)
+            for process in DEPENDS
         }
-
-    def _as_json(self, item: Observation) -> dict[str, Any]:
+        errors = {
+            process: relative(fitted[process], item.seconds(process), whole) for process in DEPENDS
+        }
+        errors["total"] = relative(sum(fitted.values()), whole, whole)
         return {
+            "name": item.name,
+            "profile": item.profile,
             "nodes": item.nodes,
             "partitions": item.partitions,
-            "leases": item.counts["lease"],
+            "leases": item.leases,
             "tags": item.tags,
             "state": item.state,
             "seconds": item.used.seconds,
             "cpu_seconds": item.used.cpu_seconds,
+            "fitted_seconds": {name: round(value, 4) for name, value in fitted.items()},
+            "errors": {name: round(error, 4) for name, error in errors.items()},
             "memory_bytes": item.used.memory_bytes,
         }
 
-    def _say(self, what: str) -> None:
-        self._session.console.print(what, style="dim")
+
+# What the size of a node is made of, on disk, in an image and in a worker.
+SIZED = ("node", "byte", "own_byte")
+MEASURES = (*DEPENDS, "total")
 
 
-def ordinary(seen: Sequence[Observation], slots: int) -> Observation:
-    """A cold rebuild as plans have it: some tags, leases as large as the queue gives, on the first
-    fleet, of which the worker holds every node."""
-    wanted = ("cold", SOME, MAX_PARTITIONS, slots)
-    return next(item for item in seen if (item.state, item.tags, item.most, item.slots) == wanted)
+def worst(rows: Sequence[Mapping[str, Any]], measure: str) -> dict[str, Any]:
+    row = max(rows, key=lambda item: float(item["errors"][measure]))
+    return {"error": row["errors"][measure], "at": row["name"]}
+
+
+def middle(runs: Sequence[Usage]) -> Usage:
+    """The run of which the CPU seconds are the (lower) median."""
+    return sorted(runs, key=lambda run: run.cpu_total)[(len(runs) - 1) // 2]
+
+
+def fleet_json(fleet: Fleet) -> dict[str, float]:
+    return {
+        "document_bytes": round(fleet.document_bytes, 1),
+        "variety": round(fleet.variety, 5),
+        "wire_bytes": round(fleet.own_bytes, 1),
+        "database_bytes": round(fleet.database_bytes, 1),
+        "worker_bytes": round(fleet.worker_bytes, 1),
+        "image_bytes": round(fleet.image_bytes, 1),
+    }
 
 
 HOW = {
     "seconds": "CPU seconds by process over rebuilds by one worker, fitted by least squares",
+    "search": "an evaluation of a definition that goes through the document: all but the first 8",
+    "own_byte": "a byte of those that are left where a batch of documents is compressed",
     "waiting": "the query of a lease's candidates, at two lengths of the queue",
-    "fixed_seconds": "the smallest rebuild's time, less all CPU seconds spent in it",
-    "wire_cold_node": "bytes of batches sent, compressed, per node",
+    "fixed_seconds": "the least of a rebuild's time that is not CPU time of any process",
+    "wire_cold_own_byte": "1: what is left on the wire is what an own byte is",
+    "store_own_byte": "1: a worker keeps batches as they come",
     "wire_partition": "a lease's and a completion's JSON without expressions",
     "wire_match": "an expression's share of both: definition, ids, bitmap",
-    "database_node": "size of node and document with their indexes, per node, after VACUUM",
+    "database_byte": "size of node and document with their indexes, per document byte, after "
+    "VACUUM; fitted over the profiles, as all that is per node, per byte and per own byte",
     "database_match": "size of match with its indexes, and of one first evaluation's audit row",
     "worker_base": "a worker's and its child's largest resident size before the first lease",
-    "worker_node": "what that grew by in a cold rebuild, per node",
+    "worker_byte": "what that grew by in a cold rebuild, per document byte",
+    "image_byte": "an image's size, of as many nodes as a partition has, per document byte",
+    "profiles": "a node of each profile of the generator, in the mean, as measured",
     "utilisation": "chosen: what a plan leaves free for queues and stragglers",
 }
 
 
-def _seconds(item: Observation, process: str) -> float:
-    name = PROCESS_NAMES[process]
-    if name not in item.used.cpu_seconds:
-        raise BenchError(
-            "the database's CPU seconds are not to be seen: calibrate with the embedded PostgreSQL"
-        )
-    return item.used.cpu_seconds[name]
+def loaded_nodes() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT sum(node_count) FROM partition")
+        return int(cursor.fetchone()[0])
 
 
-def least_squares(rows: Sequence[Sequence[float]], values: Sequence[float]) -> list[float]:
-    """x >= 0 with the least sum of ((row . x - value) / value)^2, by coordinate descent."""
-    weights = [1 / max(MIN_SECONDS, value) for value in values]
-    scaled = [[cell * weight for cell in row] for row, weight in zip(rows, weights, strict=True)]
-    wanted = [value * weight for value, weight in zip(values, weights, strict=True)]
-    # Columns of length 1, so that units of very different sizes converge alike.
-    norms = [sum(row[n] ** 2 for row in scaled) ** 0.5 or 1.0 for n in range(len(rows[0]))]
-    columns = [[row[n] / norm for row in scaled] for n, norm in enumerate(norms)]
-    found = [0.0] * len(columns)
-    left = list(wanted)
-    for _ in range(SWEEPS_OF_THE_FIT):
-        largest = 0.0
-        for n, column in enumerate(columns):
-            step = sum(cell * rest for cell, rest in zip(column, left, strict=True))
-            step = max(step, -found[n])
-            found[n] += step
-            left = [rest - step * cell for cell, rest in zip(column, left, strict=True)]
-            largest = max(largest, abs(step))
-        if largest < 1e-12:  # noqa: PLR2004 - far below any cost
-            break
-    return [value / norm for value, norm in zip(found, norms, strict=True)]
+def image_bytes(profile: ProfileName, seed: int) -> float:
+    """Bytes of the kernel's image for one node of a partition."""
+    slots = config.load().partition_slots
+    image = base.load("kernel").image(list)
+    for slot, node in enumerate(generate(slots, seed, profile)):
+        image.put(slot, node.probes)
+    return float(image.nbytes) / slots
 
 
 def candidate_seconds() -> dict[str, float]:
@@ -319,19 +449,27 @@ def wire_bytes(slots: int, texts: Sequence[str]) -> dict[str, float]:
     }
 
 
-def database_bytes() -> dict[str, float]:
-    """Bytes at rest of one node and of one match."""
+def node_bytes() -> float:
+    """Bytes at rest of one node."""
     with connection.cursor() as cursor:
-        cursor.execute("VACUUM node, document, match, match_change")
+        cursor.execute("VACUUM node, document")
         cursor.execute(
             "SELECT (pg_total_relation_size('node') + pg_total_relation_size('document'))::float"
-            " / (SELECT count(*) FROM node),"
-            " pg_total_relation_size('match')::float / (SELECT count(*) FROM match)"
+            " / (SELECT count(*) FROM node)"
+        )
+        return float(cursor.fetchone()[0])
+
+
+def match_bytes() -> float:
+    """Bytes at rest of one match."""
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM match, match_change")
+        cursor.execute(
+            "SELECT pg_total_relation_size('match')::float / (SELECT count(*) FROM match)"
             " + pg_total_relation_size('match_change')::float"
             " / greatest(1, (SELECT count(*) FROM match_change))"
         )
-        node, match = cursor.fetchone()
-    return {"database_node": node, "database_match": match}
+        return float(cursor.fetchone()[0])
 
 
 def parser_defaults() -> dict[str, str]:
@@ -342,11 +480,20 @@ def parser_defaults() -> dict[str, str]:
 class CalibrateBench(Bench):
     name = "calibrate"
     help = "this machine's unit costs, for `manage.py capacity --calibrate`"
+    # One for each profile.
+    needs_database = False
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--nodes", type=int, default=8_192)
+        parser.add_argument("--nodes", type=int, default=4_096, help="of each profile")
         parser.add_argument(
-            "--tags", type=numbers, default=[FEW, SOME, MANY], metavar="N,N", help="of a rebuild"
+            "--tags", type=numbers, default=TAGS, metavar="N,N", help="of a rebuild"
+        )
+        parser.add_argument(
+            "--profile", type=names_of(PROFILES), default=list(PROFILES), metavar="NAME,NAME"
+        )
+        parser.add_argument("--repetitions", type=int, default=3, help="medians are over these")
+        parser.add_argument(
+            "--most-error", type=float, default=MAX_ERROR, help="of the fit, at its worst"
         )
         parser.add_argument("--evaluator", help="the workers' --evaluator")
         parser.add_argument("--seed", type=int, default=1)
@@ -354,10 +501,15 @@ class CalibrateBench(Bench):
     def run(self, options: dict[str, Any], session: Session) -> dict[str, Any]:
         if options["nodes"] < SMALL_SLOTS * 4:
             raise BenchError(f"--nodes must be at least {SMALL_SLOTS * 4}")
-        if SOME not in options["tags"]:
-            raise BenchError(f"--tags must have {SOME}: memory is measured with these")
-        nodes, tags, seed = options["nodes"], options["tags"], options["seed"]
-        return Calibration(nodes, tags, seed, options["evaluator"], session).run()
+        bench.check_sizes(options, "nodes", "tags", "repetitions")
+        tags = tuple(sorted(set(options["tags"])))
+        chosen = CalibrateOptions(
+            options["nodes"],
+            tags,
+            tuple(options["profile"]),
+            *(options[name] for name in ("repetitions", "evaluator", "seed", "most_error")),
+        )
+        return Calibration(chosen, session).run()
 
     def show(self, console: Console, result: dict[str, Any]) -> None:
         table = Table(title=f"microseconds of CPU, evaluator {result['evaluator']}")
@@ -366,8 +518,23 @@ class CalibrateBench(Bench):
             table.add_column(process, justify="right")
         for unit in UNITS:
             costs = [result["seconds"][process].get(unit, 0.0) * 1e6 for process in DEPENDS]
-            table.add_row(unit, *(f"{cost:,.2f}" if cost else "" for cost in costs))
+            table.add_row(unit, *(f"{cost:,.4g}" if cost else "" for cost in costs))
         console.print(table)
-        console.print(f"median error of the fit: {result['fit_error']}")
-        console.print(f"bytes: {result['bytes']}")
+        for measure, error in result["fit_error"].items():
+            found = result["fit_worst"][measure]
+            console.print(
+                f"error of the fit, {measure}: {error:.0%} in the median, {found['error']:.0%} at "
+                f"worst ({found['at']})"
+            )
+        for name, fleet in result["profiles"].items():
+            console.print(f"a node, {name}: {fleet}")
         console.print(f"mismatches with lxml: {result['mismatches']}")
+
+    def fault(self, result: dict[str, Any]) -> str | None:
+        found = result["fit_worst"]["total"]
+        if found["error"] > result["most_error"]:
+            return (
+                f"the fit misses an observation by {found['error']:.0%} ({found['at']}): calibrate "
+                "again, with more --nodes or --repetitions, on an idle machine"
+            )
+        return super().fault(result)

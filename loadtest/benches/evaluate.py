@@ -21,7 +21,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from fixtures.generate import ProfileName, generate
+from fixtures.generate import PROFILES, ProfileName, generate
 from loadtest.bench import Bench, BenchError, Session, check_sizes, machine
 from loadtest.references.documents import NodeDocuments
 from loadtest.references.libxml_postgres import libxml_postgres
@@ -279,7 +279,7 @@ class EvaluateCommand(Bench):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--nodes", type=int, default=2_000)
-        parser.add_argument("--profile", choices=("lean", "server"), default="lean")
+        parser.add_argument("--profile", choices=PROFILES, default="lean")
         parser.add_argument("--seed", type=int, default=1)
         parser.add_argument("--repetitions", type=int, default=3, help="medians are over these")
 

@@ -33,6 +33,7 @@ from loadtest import bench
 from loadtest.bench import Bench, BenchError, Session
 from loadtest.benches.saturation import conclusion, summary
 from loadtest.planner import costs
+from loadtest.planner.demand import Demand
 from loadtest.rig import processes
 from loadtest.rig.simulated import Behaviour, Report, plausible
 from loadtest.rig.stack import ROOT, Stack, end_with_parent, free_port, running
@@ -145,7 +146,9 @@ class FleetRun:
         self._evaluation = chosen.evaluation
         if self._evaluation is None:
             unit = costs.load()
-            self._evaluation = unit.worker_seconds(unit.partition_slots, chosen.tags, is_cold=False)
+            # Its tags are the demo's, all of which look up.
+            demand = Demand(unit.partition_slots, chosen.tags, 1.0, searching=0.0)
+            self._evaluation = unit.worker_seconds(demand)
         self._steps: list[dict[str, Any]] = []
 
     def run(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fixtures import loader
-from fixtures.generate import ProfileName
+from fixtures.generate import PROFILES, ProfileName
 from loadtest import bench
 from loadtest.bench import Bench, Session, check_sizes, numbers
 from loadtest.references.answers import Reference, ask_lxml, mismatches
@@ -220,7 +220,7 @@ class GrowthBench(Bench):
         )
         parser.add_argument("--uploaders", type=int, default=4, help="connections that upload")
         parser.add_argument("--repetitions", type=int, default=1, help="medians are over these")
-        parser.add_argument("--profile", choices=("lean", "server"), default="lean")
+        parser.add_argument("--profile", choices=PROFILES, default="lean")
         parser.add_argument("--evaluator", help="the workers' --evaluator")
         parser.add_argument("--seed", type=int, default=1)
 

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fixtures import loader
-from fixtures.generate import ProfileName
+from fixtures.generate import PROFILES, ProfileName
 from loadtest.bench import (
     Bench,
     BenchError,
@@ -252,7 +252,7 @@ class PreviewBench(Bench):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--nodes", type=int, default=10_000)
-        parser.add_argument("--profile", choices=("lean", "server"), default="lean")
+        parser.add_argument("--profile", choices=PROFILES, default="lean")
         parser.add_argument("--seed", type=int, default=1)
         parser.add_argument("--previews", type=int, default=50)
         parser.add_argument("--workers", type=int, default=2)

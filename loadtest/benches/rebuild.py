@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fixtures import loader
-from fixtures.generate import ProfileName
+from fixtures.generate import PROFILES, ProfileName
 from fixtures.tags import SAMPLE_TAGS
 from loadtest.bench import Bench, Session, check_sizes, machine
 from loadtest.references import documents
@@ -188,7 +188,7 @@ class RebuildCommand(Bench):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--nodes", type=int, default=10_000)
-        parser.add_argument("--profile", choices=("lean", "server"), default="lean")
+        parser.add_argument("--profile", choices=PROFILES, default="lean")
         parser.add_argument("--seed", type=int, default=1)
         parser.add_argument("--repetitions", type=int, default=3, help="medians are over these")
 

@@ -1,4 +1,5 @@
-"""`bench sweep`: batch size x prefetch x workers, cold and warm, and the sweet spot among them.
+"""`bench sweep`: batch size x prefetch x workers, cold and warm, and the sweet spot among them;
+also with several numbers of tags, on several profiles of documents, to compare a plan with.
 
 CPU seconds, bytes and round trips are the primary figures; wall time is noisy on shared machines,
 so that runs alternate (every point once, then every point again in the other order) and medians
@@ -18,15 +19,18 @@ from rich.console import Console
 from rich.table import Table
 
 from fixtures import loader
-from fixtures.generate import ProfileName
+from fixtures.generate import PROFILES, ProfileName
 from loadtest import bench
-from loadtest.bench import Bench, BenchError, Session, check_sizes, numbers
+from loadtest.bench import Bench, BenchError, Session, check_sizes, names_of, numbers
 from loadtest.references import documents
 from loadtest.references.answers import ask_lxml, mismatches
 from loadtest.rig.definitions import definitions
 from loadtest.rig.rig import Rig, Running, Usage
+from loadtest.rig.scratch import scratch_database
 from tagmill.fleet.models import Partition
 
+# lxml is asked about a sample of the nodes where there are more, with every definition.
+MAX_EVALUATIONS = 500_000
 STATES = ("cold", "warm")
 MIB = 1 << 20
 # Two points whose CPU differs by less are equal; then trips decide, then memory.
@@ -45,6 +49,7 @@ class Point:
     batch_bytes: int
     prefetch: int
     workers: int
+    tags: int
 
     def options(self, evaluator: str | None) -> list[str]:
         chosen = ["--evaluator", evaluator] if evaluator else []
@@ -60,9 +65,8 @@ class Point:
 class SweepOptions:
     points: tuple[Point, ...]
     nodes: int
-    tags: int
+    profiles: tuple[ProfileName, ...]
     repetitions: int
-    profile: ProfileName = "lean"
     partition_slots: int | None = None
     evaluator: str | None = None
     seed: int = 1
@@ -72,8 +76,10 @@ class SweepOptions:
 class Measured:
     """All runs of one point in one state."""
 
+    profile: ProfileName
     point: Point
     state: str
+    document_bytes: float = 0.0
     runs: list[Usage] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
@@ -81,6 +87,8 @@ class Measured:
         processes = sorted({name for run in self.runs for name in run.cpu_seconds})
         return {
             **asdict(self.point),
+            "profile": self.profile,
+            "document_bytes_mean": round(self.document_bytes, 1),
             "state": self.state,
             "seconds": round(statistics.median(seconds), 4),
             "seconds_spread": [min(seconds), max(seconds)],
@@ -99,21 +107,26 @@ class Measured:
                 name: max(run.memory_bytes.get(name, 0) for run in self.runs)
                 for name in ("server", "worker")
             },
+            "others": round(statistics.median(run.others for run in self.runs), 3),
             "runs": len(self.runs),
         }
 
 
 class Sweep:
-    """One run on the scratch database."""
+    """Runs on scratch databases, one for each profile."""
 
     def __init__(self, chosen: SweepOptions, session: Session) -> None:
         self.options = chosen
         self._session = session
-        self._definitions = definitions(chosen.tags)
+        self._definitions = definitions(max(point.tags for point in chosen.points))
         self._found = {
-            (point, state): Measured(point, state) for point in chosen.points for state in STATES
+            (profile, point, state): Measured(profile, point, state)
+            for profile in chosen.profiles
+            for point in chosen.points
+            for state in STATES
         }
         self._mismatches = 0
+        self._partitions = self._slots = 0
 
     def run(self) -> dict[str, Any]:
         chosen, say = self.options, self._session.console.print
@@ -123,19 +136,33 @@ class Sweep:
         }
         if chosen.partition_slots:
             settings["partition_slots"] = chosen.partition_slots
-        with bench.settings(**settings), Rig(self._session.url, self._session.log) as rig:
-            say(f"generating {chosen.nodes:,} nodes ({chosen.profile}); asking lxml", style="dim")
-            loader.load(chosen.nodes, seed=chosen.seed, profile=chosen.profile)
-            self._reference = ask_lxml(self._definitions)
-            rig.create_tags(self._definitions)
-            with rig.stack(
-                chosen.points[0].workers, chosen.points[0].options(chosen.evaluator)
-            ) as first:
-                first.settle()
-            self._all(rig)
+        for profile in chosen.profiles:
+            with (
+                bench.settings(**settings),
+                scratch_database() as url,
+                Rig(url, self._session.log) as rig,
+            ):
+                say(f"generating {chosen.nodes:,} nodes ({profile}); asking lxml", style="dim")
+                loader.load(chosen.nodes, seed=chosen.seed, profile=profile)
+                self._reference = ask_lxml(self._definitions, MAX_EVALUATIONS)
+                rig.create_tags(self._definitions)
+                first = chosen.points[0]
+                with rig.stack(first.workers, first.options(chosen.evaluator)) as running:
+                    running.settle()
+                rig.tidy()
+                self._all(rig, profile)
+                self._fleet(profile)
         return self._result()
 
-    def _all(self, rig: Rig) -> None:
+    def _fleet(self, profile: ProfileName) -> None:
+        self._partitions = Partition.objects.count()
+        self._slots = Partition.objects.values_list("capacity", flat=True)[0]
+        size = documents.mean_bytes()
+        for found in self._found.values():
+            if found.profile == profile:
+                found.document_bytes = size
+
+    def _all(self, rig: Rig, profile: ProfileName) -> None:
         chosen = self.options
         with bench.progress(self._session.console) as progress:
             task = progress.add_task("", total=len(chosen.points) * chosen.repetitions)
@@ -143,14 +170,14 @@ class Sweep:
                 for point in chosen.points[:: -1 if repetition % 2 else 1]:
                     progress.update(task, description=_label(point))
                     with rig.stack(point.workers, point.options(chosen.evaluator)) as running:
-                        self._point(point, running)
+                        self._point(profile, point, running)
                     self._mismatches += mismatches(self._reference)
                     progress.advance(task)
 
-    def _point(self, point: Point, running: Running) -> None:
-        names = list(self._definitions)
-        self._found[point, "cold"].runs.append(running.measure(names))
-        self._found[point, "warm"].runs.append(running.measure_warm(names))
+    def _point(self, profile: ProfileName, point: Point, running: Running) -> None:
+        names = list(self._definitions)[: point.tags]
+        self._found[profile, point, "cold"].runs.append(running.measure(names))
+        self._found[profile, point, "warm"].runs.append(running.measure_warm(names))
 
     def _result(self) -> dict[str, Any]:
         rows = [item.as_json() for item in self._found.values()]
@@ -158,18 +185,19 @@ class Sweep:
             "bench": "sweep",
             "machine": bench.machine(),
             "nodes": self.options.nodes,
-            "tags": self.options.tags,
-            "profile": self.options.profile,
-            "partitions": Partition.objects.count(),
-            "partition_slots": Partition.objects.values_list("capacity", flat=True)[0],
-            "document_bytes_mean": round(documents.mean_bytes(), 1),
+            "tags": sorted({point.tags for point in self.options.points}),
+            "profiles": list(self.options.profiles),
+            "partitions": self._partitions,
+            "partition_slots": self._slots,
             "evaluator": self.options.evaluator or "default",
             "repetitions": self.options.repetitions,
             "points": rows,
             "sweet_spot": {
                 state: sweet_spot([row for row in rows if row["state"] == state])
                 for state in STATES
-            },
+            }
+            if len({(row["profile"], row["tags"]) for row in rows}) == 1
+            else {},
             "mismatches": self._mismatches,
         }
 
@@ -183,46 +211,56 @@ def sweet_spot(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def _label(point: Point) -> str:
     return (
-        f"{point.batch_nodes} nodes, {point.batch_bytes // 1024} KiB, "
+        f"{point.tags} tags, {point.batch_nodes} nodes, {point.batch_bytes // 1024} KiB, "
         f"prefetch {point.prefetch // 1024} KiB, {point.workers} workers"
     )
 
 
 class SweepBench(Bench):
     name = "sweep"
-    help = "batch size x prefetch x workers, cold and warm: the sweet spot"
+    help = (
+        "batch size x prefetch x workers, cold and warm: the sweet spot; tags x profile: a plan's"
+    )
+    # One for each profile.
+    needs_database = False
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--nodes", type=int, default=10_000)
-        parser.add_argument("--tags", type=int, default=8)
+        parser.add_argument("--tags", type=numbers, default=[8], metavar="N,N")
         parser.add_argument("--batch-nodes", type=numbers, default=[64, 256, 1024], metavar="N,N")
         parser.add_argument(
             "--batch-bytes", type=numbers, default=[MIB, 4 * MIB, 16 * MIB], metavar="N,N"
         )
         parser.add_argument("--prefetch", type=numbers, default=[MIB, 16 * MIB], metavar="N,N")
         parser.add_argument("--workers", type=numbers, default=[1, 2], metavar="N,N")
-        parser.add_argument("--profile", choices=("lean", "server"), default="lean")
+        parser.add_argument(
+            "--profile", type=names_of(PROFILES), default=["lean"], metavar="NAME,NAME"
+        )
         parser.add_argument("--partition-slots", type=int, help="instead of the setting's")
         parser.add_argument("--evaluator", help="the workers' --evaluator")
         parser.add_argument("--seed", type=int, default=1)
         parser.add_argument("--repetitions", type=int, default=3, help="medians are over these")
 
     def run(self, options: dict[str, Any], session: Session) -> dict[str, Any]:
-        axes = (options[name] for name in ("batch_nodes", "batch_bytes", "prefetch", "workers"))
+        names = ("batch_nodes", "batch_bytes", "prefetch", "workers", "tags")
+        axes = (options[name] for name in names)
         points = tuple(Point(*values) for values in itertools.product(*axes))
         check_sizes(options, "nodes", "tags", "workers", "repetitions")
-        if len(points) * options["repetitions"] > MAX_RUNS:
+        if len(points) * len(options["profile"]) * options["repetitions"] > MAX_RUNS:
             raise BenchError(f"more than {MAX_RUNS} runs: choose fewer points")
-        names = ("nodes", "tags", "repetitions", "profile", "partition_slots", "evaluator", "seed")
-        chosen = SweepOptions(points, **{name: options[name] for name in names})
+        names = ("nodes", "repetitions", "partition_slots", "evaluator", "seed")
+        chosen_options = {name: options[name] for name in names}
+        chosen = SweepOptions(points, profiles=tuple(options["profile"]), **chosen_options)
         return Sweep(chosen, session).run()
 
     def show(self, console: Console, result: dict[str, Any]) -> None:
         for state in STATES:
             rows = [row for row in result["points"] if row["state"] == state]
-            best = result["sweet_spot"][state]
-            table = Table(title=f"{result['nodes']:,} nodes, {result['tags']} tags, {state}")
+            best = result["sweet_spot"].get(state)
+            table = Table(title=f"{result['nodes']:,} nodes, {state}")
             for column in (
+                "profile",
+                "tags",
                 "nodes/MiB/ahead/workers",
                 "CPU s",
                 "API",
@@ -237,6 +275,8 @@ class SweepBench(Bench):
             for row in rows:
                 used, (low, high) = row["cpu_seconds"], row["seconds_spread"]
                 table.add_row(
+                    row["profile"],
+                    str(row["tags"]),
                     f"{row['batch_nodes']}/{row['batch_bytes'] / MIB:g}/"
                     f"{row['prefetch'] / MIB:g}/{row['workers']}",
                     f"{row['cpu_seconds_total']:.2f}",

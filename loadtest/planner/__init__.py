@@ -1,8 +1,11 @@
 """How many servers and workers a fleet needs.
 
 - `costs`: unit costs.
-- `capacity`: the formula and the plan.
+- `demand`: what is asked of a plan.
+- `fitting`: unit costs from measurements.
+- `capacity`: the formula.
+- `plan`: the plan, and what it assumes.
 - `simulation`: a simulation that checks the formula.
 """
 
-__all__ = ["capacity", "costs", "simulation"]
+__all__ = ["capacity", "costs", "demand", "fitting", "plan", "simulation"]

@@ -1,4 +1,4 @@
-"""The capacity formula: from unit costs to the time of a rebuild, and to a plan.
+"""The capacity formula: from unit costs to the time of a rebuild, and to the processes.
 
 All partitions wait at the start. Three stages work at the same time, each as fast as the CPU that
 it has; the slowest decides:
@@ -28,8 +28,10 @@ from loadtest.planner.costs import (
     completion_units,
     fetch_units,
     lease_units,
+    request_units,
     units,
 )
+from loadtest.planner.demand import Demand
 from loadtest.planner.sharing import AHEAD_SECONDS, Shared
 
 # Costs are not known better than this, so nothing is added for a smaller excess. (The origin's
@@ -42,19 +44,6 @@ MIN_SECONDS = 1e-9
 MAX_TRIED = 200
 # How many more servers than their work needs are tried, against the queue.
 FACTORS = (1, 1.25, 1.5, 2, 3, 4, 6, 8)
-
-
-@dataclass(frozen=True)
-class Demand:
-    """`target` in seconds. `is_cold`: the workers hold nothing of the fleet yet."""
-
-    nodes: int
-    tags: int
-    target: float
-    is_cold: bool = False
-
-    def partitions(self, costs: Costs) -> int:
-        return -(-self.nodes // costs.partition_slots)
 
 
 @dataclass(frozen=True)
@@ -90,38 +79,17 @@ class Queue:
         return self.waiting + sum(self.alone.values())
 
 
-@dataclass(frozen=True)
-class CapacityPlan:
-    """Sizes in bytes. `is_feasible`: the target is met, if one partition can be done in it."""
-
-    demand: Demand
-    partitions: int
-    deployment: Deployment
-    prediction: Prediction
-    is_feasible: bool
-    cpu_seconds: dict[str, float]
-    utilisation: dict[str, float]
-    workers_per_api_server: float
-    database_bytes: float
-    network_bytes: float
-    network_bytes_per_second: float
-    worker_memory_bytes: float
-    formula: list[str]
-
-
 def shared(costs: Costs, demand: Demand, workers: int) -> Shared:
     """The leases of one rebuild."""
-    partitions = demand.partitions(costs)
+    partitions = costs.partitions(demand)
     if not costs.overlap:
         return sharing.one_by_one(partitions)
     return sharing.shared(partitions, workers, is_cold=demand.is_cold)
 
 
 def counts(costs: Costs, demand: Demand, workers: int) -> dict[str, float]:
-    made, partitions = shared(costs, demand, workers), demand.partitions(costs)
-    return units(
-        demand.nodes, demand.tags, partitions, made.leases, made.waiting, is_cold=demand.is_cold
-    )
+    made, partitions = shared(costs, demand, workers), costs.partitions(demand)
+    return units(demand, partitions, made.leases, made.waiting)
 
 
 def cpu_seconds(costs: Costs, demand: Demand, workers: int) -> dict[str, float]:
@@ -132,7 +100,7 @@ def cpu_seconds(costs: Costs, demand: Demand, workers: int) -> dict[str, float]:
 
 def round_seconds(costs: Costs, demand: Demand, workers: int) -> float:
     """Seconds from one partition of a worker to its next one, nobody else being served."""
-    partitions = demand.partitions(costs)
+    partitions = costs.partitions(demand)
     used = cpu_seconds(costs, demand, workers)
     # Without read-ahead a worker waits for the API and the database, too.
     if not costs.overlap:
@@ -140,33 +108,35 @@ def round_seconds(costs: Costs, demand: Demand, workers: int) -> float:
     size = partitions / shared(costs, demand, workers).leases
     evaluating = used["worker"] / partitions * size
     leasing, fetching = lease_seconds(costs, demand, workers), fetch_seconds(costs, demand)
-    # It goes no faster than partitions come, and what the read-ahead does not cover it waits for.
-    waiting = max(0.0, leasing + fetching - AHEAD_SECONDS)
+    # It goes no faster than partitions come, and what the read-ahead does not cover it waits for:
+    # until the first batch of a lease, since the others come while that is evaluated.
+    first = fetching / -(-demand.nodes // (partitions * costs.batch_nodes))
+    waiting = max(0.0, leasing + first - AHEAD_SECONDS)
     return max(leasing + fetching * size, evaluating + waiting) / size
 
 
 def lease_seconds(costs: Costs, demand: Demand, workers: int) -> float:
     """A lease of the mean size, without a queue."""
     made = shared(costs, demand, workers)
-    amounts = lease_units(demand.partitions(costs) / made.leases, made.waiting / made.leases)
+    amounts = lease_units(costs.partitions(demand) / made.leases, made.waiting / made.leases)
     return sum(costs.of(process, amounts) for process in ("api", "database"))
 
 
 def fetch_seconds(costs: Costs, demand: Demand) -> float:
     """The nodes of one partition, without a queue."""
-    nodes = demand.nodes / demand.partitions(costs)
-    amounts = fetch_units(nodes, is_cold=demand.is_cold)
+    nodes = demand.nodes / costs.partitions(demand)
+    amounts = fetch_units(demand, nodes)
     return sum(costs.of(process, amounts) for process in ("api", "database"))
 
 
-def request_seconds(costs: Costs) -> float:
+def request_seconds(costs: Costs, demand: Demand) -> float:
     """The request for a rebuild, before which nobody works."""
-    return sum(costs.of(process, {"rebuild": 1}) for process in ("api", "database"))
+    return sum(costs.of(process, request_units(demand)) for process in ("api", "database"))
 
 
 def batches(costs: Costs, demand: Demand) -> int:
     """How many batches of a partition are fetched and then evaluated; 1 where these overlap."""
-    nodes = demand.nodes / demand.partitions(costs)
+    nodes = demand.nodes / costs.partitions(demand)
     return 1 if costs.overlap else math.ceil(nodes / costs.batch_nodes)
 
 
@@ -175,7 +145,7 @@ def last_completed(costs: Costs, demand: Demand, workers: int) -> float:
     evaluates while it waits for more results, at most the last lease."""
     if not costs.overlap:
         return 1
-    partitions = demand.partitions(costs)
+    partitions = costs.partitions(demand)
     each = cpu_seconds(costs, demand, workers)["worker"] / partitions
     together = 1 + sharing.LINGER_SECONDS / each if each else math.inf
     return min(together, shared(costs, demand, workers).last)
@@ -183,10 +153,10 @@ def last_completed(costs: Costs, demand: Demand, workers: int) -> float:
 
 def queue(costs: Costs, demand: Demand, deployment: Deployment) -> Queue:
     """All workers lease at the start, and complete at the end, at once."""
-    partitions, made = demand.partitions(costs), shared(costs, demand, deployment.workers)
+    partitions, made = costs.partitions(demand), shared(costs, demand, deployment.workers)
     crowd = min(deployment.workers, made.leases)
-    size = demand.nodes / partitions / batches(costs, demand)
-    fetch = lease_units(made.first, partitions) | fetch_units(size, is_cold=demand.is_cold)
+    size = min(demand.nodes / partitions, costs.batch_nodes)
+    fetch = lease_units(made.first, partitions) | fetch_units(demand, size)
     complete = completion_units(demand.tags, last_completed(costs, demand, deployment.workers))
     waiting, alone = {}, {}
     for process, servers in (
@@ -204,7 +174,7 @@ def queue(costs: Costs, demand: Demand, deployment: Deployment) -> Queue:
 
 def predict(costs: Costs, demand: Demand, deployment: Deployment) -> Prediction:
     """The time of one rebuild with these processes."""
-    workers, partitions = deployment.workers, demand.partitions(costs)
+    workers, partitions = deployment.workers, costs.partitions(demand)
     used = cpu_seconds(costs, demand, workers)
     rounds = math.ceil(partitions / workers)
     each = round_seconds(costs, demand, workers)
@@ -212,11 +182,11 @@ def predict(costs: Costs, demand: Demand, deployment: Deployment) -> Prediction:
     evaluation = used["worker"] / partitions / batches(costs, demand)
     last = last_completed(costs, demand, workers) * evaluation
     idle = {
-        process: last + costs.of(other, {"rebuild": 1}) + queued.alone[other]
+        process: last + costs.of(other, request_units(demand)) + queued.alone[other]
         for process, other in (("api", "database"), ("database", "api"))
     }
     stages = {
-        "worker_cpu": request_seconds(costs) + rounds * each + queued.seconds,
+        "worker_cpu": request_seconds(costs, demand) + rounds * each + queued.seconds,
         "api_cpu": used["api"] / deployment.api_servers + idle["api"],
         "database_cpu": used["database"] / deployment.database_cores + idle["database"],
     }
@@ -245,7 +215,7 @@ def deploy(costs: Costs, demand: Demand) -> Deployment:
     Fewer rounds take more workers, and leave more time for the queue at the API: the cheapest
     combination wins. Where none meets the target, one worker a partition, and the servers for it.
     """
-    partitions = demand.partitions(costs)
+    partitions = costs.partitions(demand)
     budget = max(demand.target - costs.fixed_seconds, 1e-3)
     room = budget * costs.utilisation["worker"]
     # Rounds are whole, and forgive nothing: the epsilon is only for the float division.
@@ -272,75 +242,3 @@ def deploy(costs: Costs, demand: Demand) -> Deployment:
 
 def cores(deployment: Deployment) -> int:
     return deployment.workers + deployment.api_servers + deployment.database_cores
-
-
-def plan(costs: Costs, demand: Demand) -> CapacityPlan:
-    """The deployment, and everything that follows from it."""
-    partitions, deployment = demand.partitions(costs), deploy(costs, demand)
-    used = cpu_seconds(costs, demand, deployment.workers)
-    rounds = math.ceil(partitions / deployment.workers)
-    each = round_seconds(costs, demand, deployment.workers)
-    prediction = predict(costs, demand, deployment)
-    network = _network(costs, demand, deployment.workers)
-    return CapacityPlan(
-        demand=demand,
-        partitions=partitions,
-        deployment=deployment,
-        prediction=prediction,
-        is_feasible=prediction.seconds <= demand.target * (1 + TOLERANCE),
-        cpu_seconds=used,
-        utilisation={
-            "worker": used["worker"] / (deployment.workers * prediction.seconds),
-            "api": used["api"] / (deployment.api_servers * prediction.seconds),
-            "database": used["database"] / (deployment.database_cores * prediction.seconds),
-        },
-        workers_per_api_server=each * partitions / used["api"] if used["api"] else math.inf,
-        database_bytes=demand.nodes * costs.bytes.get("database_node", 0.0)
-        + partitions * demand.tags * costs.bytes.get("database_match", 0.0),
-        network_bytes=network,
-        network_bytes_per_second=network / prediction.seconds,
-        worker_memory_bytes=_memory(costs, rounds),
-        formula=_formula(costs, demand, deployment),
-    )
-
-
-def _network(costs: Costs, demand: Demand, workers: int) -> float:
-    amounts = counts(costs, demand, workers)
-    return sum(costs.bytes.get(f"wire_{unit}", 0.0) * amount for unit, amount in amounts.items())
-
-
-def _memory(costs: Costs, rounds: int) -> float:
-    """A worker's, with every partition that it evaluates in one rebuild held."""
-    held = rounds * costs.partition_slots * costs.bytes.get("worker_node", 0.0)
-    return costs.bytes.get("worker_base", 0.0) + held
-
-
-def _formula(costs: Costs, demand: Demand, deployment: Deployment) -> list[str]:
-    """The plan's arithmetic, a line a step."""
-    workers, partitions = deployment.workers, demand.partitions(costs)
-    used = cpu_seconds(costs, demand, workers)
-    each, share = round_seconds(costs, demand, workers), costs.utilisation
-    rounds = math.ceil(partitions / workers)
-    queued = queue(costs, demand, deployment)
-    request = request_seconds(costs)
-    budget = demand.target - costs.fixed_seconds
-    whole_stage = request + rounds * each + queued.seconds
-    lines = [
-        f"partitions = {demand.nodes:,} nodes / {costs.partition_slots} slots = {partitions:,}",
-        f"time for work = target {demand.target:g} s - fixed {costs.fixed_seconds:g} s"
-        f" = {budget:.3f} s",
-        f"workers = {partitions:,} partitions / {rounds} rounds = {deployment.workers:,}",
-        f"worker stage = request {request:.4f} s + {rounds} rounds x {each:.4f} s + "
-        f"{queued.seconds:.3f} s in the queue at API and database = {whole_stage:.3f} s",
-    ]
-    for process, name, number in (
-        ("api", "API servers", deployment.api_servers),
-        ("database", "database cores", deployment.database_cores),
-    ):
-        amount = used[process] / (budget * share[process]) if budget > 0 else math.inf
-        more = " (more than that shorten the queue)" if number > amount + 1 else ""
-        lines.append(
-            f"{name} >= {used[process]:.2f} CPU s / ({budget:.3f} s x {share[process]:g}) = "
-            f"{amount:.2f}: {number:,}{more}"
-        )
-    return lines

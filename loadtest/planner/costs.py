@@ -1,4 +1,4 @@
-"""Unit costs: what one lease, partition, match, node and evaluation cost each part of the system.
+"""Unit costs: what a tag, lease, partition, match, node, evaluation cost each part of the system.
 
 A cost file says of each figure how it was measured. `loadtest/data/costs.json` is the committed
 one; `manage.py bench calibrate --json FILE` makes another, of another machine or version.
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from loadtest.bench import BenchError, read_json
+from loadtest.planner.demand import Demand
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 DEFAULT = DATA / "costs.json"
@@ -19,28 +20,49 @@ DEFAULT = DATA / "costs.json"
 ORIGIN = DATA / "origin.json"
 
 PROCESSES = ("worker", "api", "database")
-UNITS = ("rebuild", "lease", "partition", "match", "node", "evaluation", "cold_node", "waiting")
+UNITS = (
+    *("rebuild", "tag", "lease", "partition", "match", "waiting"),
+    *("node", "evaluation", "search", "search_byte", "search_own_byte"),
+    *("cold_node", "cold_byte", "cold_own_byte"),
+)
 Units = dict[str, float]
 
 
-def units(
-    nodes: int, tags: int, partitions: int, leases: float, waiting: float, *, is_cold: bool
-) -> Units:
+def units(demand: Demand, partitions: int, leases: float, waiting: float) -> Units:
     """How many of each unit one rebuild has.
 
-    A lease counts with its completion. A match is one (tag, partition), an evaluation one (tag,
-    node). A cold node is one that is sent to a worker. `waiting` counts, over all leases, the
-    partitions that wait at that moment: every lease looks at each of them.
+    A tag counts once a rebuild, a match is one (tag, partition), an evaluation one (tag, node). A
+    lease counts with its completion. `waiting` counts, over all leases, the partitions that wait at
+    that moment: every lease looks at each of them.
     """
     return {
-        "rebuild": 1,
+        **request_units(demand),
         "lease": leases,
         "partition": partitions,
-        "match": partitions * tags,
-        "node": nodes,
-        "evaluation": nodes * tags,
-        "cold_node": nodes if is_cold else 0,
+        "match": partitions * demand.tags,
         "waiting": waiting,
+        **node_units(demand, demand.nodes),
+        **fetch_units(demand, demand.nodes),
+    }
+
+
+def request_units(demand: Demand) -> Units:
+    """The request for a rebuild, before which nobody works."""
+    return {"rebuild": 1, "tag": demand.tags}
+
+
+def node_units(demand: Demand, nodes: float) -> Units:
+    """The evaluation of that many nodes. A search is an evaluation that goes through a document,
+    so that it costs more the larger this is, and the less of it is the same in others, since what
+    is the same is searched once."""
+    searches = nodes * demand.searches
+    searched = searches * demand.document_bytes
+    return {
+        "node": nodes,
+        "evaluation": nodes * demand.tags,
+        "search": searches,
+        "search_byte": searched,
+        "search_own_byte": searched * demand.variety,
     }
 
 
@@ -52,9 +74,15 @@ def lease_units(partitions: float, waiting: float, leases: float = 1) -> Units:
     return {"lease": leases / 2, "partition": partitions / 2, "waiting": waiting}
 
 
-def fetch_units(nodes: float, *, is_cold: bool) -> Units:
-    """What sending that many nodes asks of them, if they have to be sent."""
-    return {"cold_node": nodes if is_cold else 0}
+def fetch_units(demand: Demand, nodes: float) -> Units:
+    """The nodes that are sent, if they have to be: their documents' bytes, and of these the node's
+    own, which are what is left when a batch is compressed."""
+    sent = nodes if demand.is_cold else 0
+    return {
+        "cold_node": sent,
+        "cold_byte": sent * demand.document_bytes,
+        "cold_own_byte": sent * demand.document_bytes * demand.variety,
+    }
 
 
 def completion_units(tags: int, partitions: float, completions: float = 1) -> Units:
@@ -69,7 +97,8 @@ class Costs:
     fetches the next partition while it evaluates one; without it, each batch of `batch_nodes` is
     fetched, then evaluated. `utilisation` is the share of its capacity
     that a plan gives to each process. `queues`: a plan adds servers where workers would queue for
-    them; without it, only the work is counted.
+    them; without it, only the work is counted. `profiles[name]`: document bytes, variety and
+    more of the generator's profiles, as they were measured.
     """
 
     name: str
@@ -82,15 +111,26 @@ class Costs:
     seconds: Mapping[str, Mapping[str, float]]
     bytes: Mapping[str, float]
     utilisation: Mapping[str, float]
+    profiles: Mapping[str, Mapping[str, float]]
+
+    def partitions(self, demand: Demand) -> int:
+        return -(-demand.nodes // self.partition_slots)
 
     def of(self, process: str, counts: Mapping[str, float]) -> float:
         """CPU seconds that a process needs for so many units."""
         table = self.seconds[process]
         return sum(table.get(unit, 0.0) * count for unit, count in counts.items())
 
-    def worker_seconds(self, nodes: int, tags: int, *, is_cold: bool) -> float:
-        """What a worker needs for one partition of that many nodes."""
-        return self.of("worker", units(nodes, tags, 1, 1, 1, is_cold=is_cold))
+    def worker_seconds(self, demand: Demand) -> float:
+        """What a worker needs for a demand of one partition."""
+        return self.of("worker", units(demand, 1, 1, 1))
+
+    def size(self, name: str, demand: Demand) -> float:
+        """Bytes that one node takes of `name` (wire, database, memory, image): a part for each
+        node, one for each byte of its documents, one for each byte that is its own."""
+        part = self.bytes.get
+        each = part(f"{name}_byte", 0.0) + part(f"{name}_own_byte", 0.0) * demand.variety
+        return part(f"{name}_node", 0.0) + each * demand.document_bytes
 
 
 def load(path: Path = DEFAULT) -> Costs:
@@ -113,6 +153,10 @@ def build(value: Mapping[str, Any], source: str) -> Costs:
             seconds=seconds,
             bytes={name: float(size) for name, size in value["bytes"].items()},
             utilisation={name: float(value["utilisation"][name]) for name in PROCESSES},
+            profiles={
+                name: {key: float(size) for key, size in sizes.items()}
+                for name, sizes in value.get("profiles", {}).items()
+            },
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise BenchError(f"{source}: not a cost file ({error!r})") from None

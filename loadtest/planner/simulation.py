@@ -16,8 +16,17 @@ from typing import Any
 import simpy
 
 from loadtest.planner import sharing
-from loadtest.planner.capacity import MIN_SECONDS, Demand, Deployment, batches, shared
-from loadtest.planner.costs import Costs, Units, completion_units, fetch_units, lease_units
+from loadtest.planner.capacity import MIN_SECONDS, Deployment, batches, shared
+from loadtest.planner.costs import (
+    Costs,
+    Units,
+    completion_units,
+    fetch_units,
+    lease_units,
+    node_units,
+    request_units,
+)
+from loadtest.planner.demand import Demand
 from loadtest.planner.sharing import MAX_ORDINARY
 
 # About 20 events each.
@@ -58,7 +67,7 @@ class _Rebuild:
         self._demand = demand
         self._random = random.Random(seed)  # noqa: S311 - reproducible
         self._env = simpy.Environment()
-        partitions = demand.partitions(costs)
+        partitions = costs.partitions(demand)
         workers = min(deployment.workers, partitions)
         # How many slices like this one there are.
         self._slices = max(1, math.ceil(workers / MAX_WORKERS))
@@ -108,7 +117,9 @@ class _Rebuild:
         """The request for the rebuild; then all workers get to work."""
         for process in ("api", "database"):
             # There is one, whatever the slice.
-            yield from self._serve(process, {"rebuild": 1 / self._slowness[process]})
+            alone = self._slowness[process]
+            amounts = {unit: count / alone for unit, count in request_units(self._demand).items()}
+            yield from self._serve(process, amounts)
         for _ in range(self._workers):
             self._env.process(self._worker())
 
@@ -203,7 +214,7 @@ class _Rebuild:
 
     def _fetch(self, taken: int, count: int) -> Events:
         """One batch of `count`."""
-        amounts = fetch_units(self._nodes(taken) / count, is_cold=self._demand.is_cold)
+        amounts = fetch_units(self._demand, self._nodes(taken) / count)
         yield from self._serve("api", amounts)
         yield from self._serve("database", amounts)
 
@@ -217,9 +228,8 @@ class _Rebuild:
             "lease": taken / self._partitions_per_lease,
             "partition": taken,
             "match": taken * self._demand.tags,
-            "node": nodes,
-            "evaluation": nodes * self._demand.tags,
-            "cold_node": nodes if self._demand.is_cold else 0.0,
+            **node_units(self._demand, nodes),
+            **fetch_units(self._demand, nodes),
         }
         return self._costs.of("worker", amounts)
 

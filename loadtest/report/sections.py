@@ -59,7 +59,7 @@ def _sweep(name: str, result: dict[str, Any]) -> Section:
         processes = sorted({name for row in rows for name in row["cpu_seconds"]})
         spent = {name: [row["cpu_seconds"].get(name, 0.0) for row in rows] for name in processes}
         chart = charts.bars(names, spent, x=f"CPU seconds, {state}", stacked=True)
-        best = result["sweet_spot"][state]
+        best = result["sweet_spot"].get(state)
         table = [
             [
                 ("★ " if row == best else "") + _point(row),
@@ -185,6 +185,7 @@ def _capacity(name: str, result: dict[str, Any]) -> Section:
         ["database disk, GB", f"{result['database_bytes'] / 1e9:.2f}"],
         ["network, MB/s", f"{result['network_bytes_per_second'] / 1e6:.2f}"],
         ["memory a worker, MB", f"{result['worker_memory_bytes'] / 1e6:.0f}"],
+        *([["options of a worker", result["worker_flags"]]] if "worker_flags" in result else []),
         ["seconds, formula", f"{result['seconds']:.2f}"],
         ["seconds, simulation", f"{result['simulated_seconds']:.2f}"],
         ["error", f"{result['error']:.1%}"],
@@ -196,13 +197,14 @@ def _capacity(name: str, result: dict[str, Any]) -> Section:
         *_figure(name, chart),
         _table(["", ""], rows),
         f"<pre>{text(chr(10).join(result['formula']))}</pre>",
+        *(f"<p>Assumed: {text(line)}.</p>" for line in result.get("assumptions", [])),
     ]
 
 
 def _check(name: str, result: dict[str, Any]) -> Section:
     rows = [
         [
-            f"{row['state']}, {row['workers']} workers",
+            row.get("name", f"{row['state']}, {row['workers']} workers"),
             f"{row['seconds']:.3f}",
             f"{row['formula_seconds']:.3f} ({row['formula_error']:.0%})",
             f"{row['simulated_seconds']:.3f} ({row['simulation_error']:.0%})",
@@ -233,6 +235,7 @@ def _check(name: str, result: dict[str, Any]) -> Section:
         *_figure(name, chart),
         _table(heads, rows),
         f"<p>Median errors, {errors}.</p>",
+        *(_worst(result["worst"]) if "worst" in result else []),
     ]
 
 
@@ -243,7 +246,17 @@ def _calibrate(name: str, result: dict[str, Any]) -> Section:
         [unit, *(_number(seconds[name].get(unit, 0.0) * 1e6) for name in seconds)] for unit in units
     ]
     heads = ["µs of CPU for one", *seconds]
-    return [f"<h2>Unit costs ({text(result['evaluator'])})</h2>", _table(heads, rows)]
+    out = [f"<h2>Unit costs ({text(result['evaluator'])})</h2>", _table(heads, rows)]
+    if "fit_worst" in result:
+        out += _worst({"measure": "of the fit, CPU seconds"} | result["fit_worst"]["total"])
+    return out
+
+
+def _worst(found: dict[str, Any]) -> list[str]:
+    return [
+        f"<p>Worst error ({text(found['measure'])}): <b>{found['error']:.0%}</b>, "
+        f"{text(found['at'])}.</p>"
+    ]
 
 
 def _preview(name: str, result: dict[str, Any]) -> Section:
@@ -323,7 +336,9 @@ def _cpu(seconds: dict[str, float]) -> str:
 
 def _point(row: dict[str, Any]) -> str:
     mib = 1 << 20
-    return (
+    # Files of before have one profile and one number of tags.
+    name = f"{row['profile']}, {row['tags']} tags: " if "profile" in row else ""
+    return name + (
         f"{row['batch_nodes']} / {row['batch_bytes'] / mib:g} / {row['prefetch'] / mib:g} / "
         f"{row['workers']}"
     )

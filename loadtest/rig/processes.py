@@ -38,6 +38,12 @@ def _tree(pid: int) -> float:
     return total
 
 
+def busy_seconds() -> float:
+    """CPU seconds so far of the whole machine, whoever used them."""
+    times = psutil.cpu_times()
+    return float(times.user + times.nice + times.system)
+
+
 def postmaster() -> int | None:
     """The embedded PostgreSQL's first process, or None when the database is the user's own."""
     directory = dict(

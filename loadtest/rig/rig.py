@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +32,7 @@ from tagmill.work.models import Worker
 PATIENCE_SECONDS = 900
 MAX_SETTLING = 3
 WARM_REBUILDS = 5
+WARM_SECONDS = 5.0
 # A notification that was missed delays the next look by this much.
 LOOK_SECONDS = 0.25
 
@@ -46,13 +49,15 @@ SELECT count(*)
 @dataclass(frozen=True)
 class Usage:
     """What one rebuild used. `cpu_seconds` and `memory_bytes` (peaks) by process; `round_trips`
-    by route; `batch_bytes` as sent."""
+    by route; `batch_bytes` as sent. `others`: the share of the machine that processes other than
+    these had meanwhile."""
 
     seconds: float
     cpu_seconds: dict[str, float]
     round_trips: dict[str, int]
     batch_bytes: int
     memory_bytes: dict[str, int] = field(default_factory=dict)
+    others: float = 0.0
 
     @property
     def cpu_total(self) -> float:
@@ -103,6 +108,10 @@ class Rig:
         for name, text in definitions.items():
             tags.create(name, definition=text)
 
+    def tidy(self) -> None:
+        """What PostgreSQL would do by itself after a load, in the midst of a measurement."""
+        self._listener.execute("VACUUM (ANALYZE)")
+
     def wait(self, condition: Callable[[], bool], stack: Stack) -> None:
         """Until `condition` holds, looking again after each commit that made progress."""
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -152,7 +161,9 @@ class Running:
         steps of 10 ms, which is more than some processes need for a warm one."""
         roots = self._roots()
         before, counted = processes.cpu_seconds(roots), self._counters()
+        began, busy = time.perf_counter(), processes.busy_seconds()
         seconds = [self.rebuild(names) for _ in range(times)]
+        busy, lasted = processes.busy_seconds() - busy, time.perf_counter() - began
         after, now = processes.cpu_seconds(roots), self._counters()
         gone = {name: round((now[name] - counted.get(name, 0)) / times) for name in now}
         batch_bytes = gone.pop("batch_bytes", 0)
@@ -163,15 +174,19 @@ class Running:
             round_trips={name: count for name, count in gone.items() if count},
             batch_bytes=batch_bytes,
             memory_bytes=peaks(self.stack.pids()),
+            others=max(0.0, busy - sum(cpu.values())) / (lasted * (os.cpu_count() or 1)),
         )
 
     def measure_warm(self, names: Sequence[str]) -> Usage:
         """Rebuilds in which no batch is sent: a worker may first be given what another one holds.
         What is still sent after a few belongs to the warm state."""
         for _ in range(MAX_SETTLING):
-            if not self.measure(names).batch_bytes:
+            settling = self.measure(names)
+            if not settling.batch_bytes:
                 break
-        return self.measure(names, WARM_REBUILDS)
+        # Long ones are counted well enough in the steps of CPU time.
+        enough = math.ceil(WARM_SECONDS / max(settling.cpu_total, settling.seconds))
+        return self.measure(names, min(WARM_REBUILDS, enough))
 
     def _roots(self) -> dict[str, int]:
         roots = self.stack.pids()

@@ -31,6 +31,7 @@ def scratch_database() -> Iterator[str]:
     try:
         url = urlunsplit(urlsplit(original)._replace(path=f"/{name}"))
         os.environ["DATABASE_URL"] = url
+        config.load.cache_clear()
         connection.close()
         settings["NAME"] = name
         call_command("migrate", verbosity=0)
@@ -39,6 +40,8 @@ def scratch_database() -> Iterator[str]:
         connections.close_all()
         settings["NAME"] = before
         os.environ["DATABASE_URL"] = original
+        # What was loaded meanwhile names the database that goes: a bench may make several.
+        config.load.cache_clear()
         _administer(original, "DROP DATABASE {} WITH (FORCE)", name)
 
 

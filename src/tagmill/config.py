@@ -62,7 +62,7 @@ class Config(BaseSettings):
 
     trusted_proxies: Annotated[int, Field(ge=0, le=16)] = 0
     """Proxies in front, each of which adds to `X-Forwarded-For`. Above 0, `X-Forwarded-Proto` is
-    believed as well, and cookies are sent over TLS alone. 0: no such header is believed."""
+    trusted as well, and cookies are sent over TLS alone. 0: no such header is trusted."""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """What is logged, as one JSON object a line on standard error."""

@@ -23,7 +23,7 @@ TagmillError
 ├── Busy                      429 busy, with `retry_after` in seconds
 ├── PreviewGone               410 preview_gone: a newer one took its place, or it was cancelled
 └── WorkerGone                410 worker_gone: register again
-    └── IncarnationChanged    410 incarnation_changed: and believe nothing that is held
+    └── IncarnationChanged    410 incarnation_changed: drop everything that is held
 
 `status` and `code` are what an HTTP client gets; `extra` holds the members of the problem document.
 """

@@ -13,7 +13,7 @@ from rest_framework.test import APIClient
 
 from tagmill.fleet.models import Cluster
 from tagmill.tags.models import Rebuild, Tag
-from tagmill.work.models import WorkerToken
+from tagmill.work.models import Worker, WorkerToken
 from tests.api.conftest import make_user
 
 FORM = {"name": "gpu", "comment": "", "kernel_opts": "", "namespaces": "{}"}
@@ -48,6 +48,22 @@ def test_every_list_opens(
         "procrastinate/procrastinatejob/",
     ):  # fmt: skip
         assert "Tagmill" in text(site.get(f"/admin/{page}")), page
+    Worker.objects.update(host="of-this-host", pid=4711)
+    page = text(site.get("/admin/work/worker/"))
+    assert "of-this-host" in page
+    assert "4711" in page
+
+
+def test_selected_tags_are_deleted(
+    site: Client, operator: APIClient, put: Callable[..., None], evaluate: Callable[[], int]
+) -> None:
+    put("a")
+    for name in ("gpu", "any", "kept"):
+        operator.post("/api/v1/tags/", {"name": name, "definition": f"//{name}"}, format="json")
+    keys = list(Tag.objects.exclude(name="kept").values_list("pk", flat=True))
+    form = {"action": "delete_selected", "_selected_action": keys, "post": "yes"}
+    assert "deleted 2 tags" in text(site.post("/admin/tags/tag/", form, follow=True))
+    assert [tag.name for tag in Tag.objects.all()] == ["kept"]
 
 
 def test_the_list_of_tags_shows_state_and_counts(

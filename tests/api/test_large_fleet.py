@@ -55,7 +55,7 @@ def site(db: None) -> Client:
 
 
 def rows_read() -> int:
-    """By this transaction so far, from tables."""
+    """The rows that this transaction has read from tables so far."""
     ((count,),) = execute(
         "SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) FROM pg_stat_xact_user_tables"
     )

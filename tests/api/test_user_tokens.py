@@ -201,7 +201,7 @@ def test_pages_of_tokens_do_not_show_digests(admin: APIClient) -> None:
 
 
 def _old_token(user: User) -> str:
-    """As django-rest-knox stored them."""
+    """A token as django-rest-knox stored it."""
     token = secrets.token_hex(32)
     with connection.cursor() as cursor:
         cursor.execute(

@@ -16,6 +16,7 @@ from tagmill.fleet import clusters
 from tagmill.fleet.models import Cluster
 from tagmill.matches.models import Expression
 from tagmill.tags import waiting
+from tagmill.work import workers
 from tests.fleet import support
 
 TAGS = "/api/v1/tags/"
@@ -77,6 +78,17 @@ def test_a_leased_partition_waits_for_its_evaluation_and_a_failure_for_people(
     tag = operator.get(f"{TAGS}gpu").json()
     assert said(tag) == [("failure", None, 1)]
     assert tag["waiting_for"][0]["message"] == "a failed expression: too slow"
+
+
+def test_a_worker_whose_token_was_revoked_is_none(
+    operator: APIClient, put: Callable[..., None]
+) -> None:
+    put("a")
+    worker = support.a_worker()
+    post(operator, "tags/", {"name": "gpu", "definition": support.HAS_GPU})
+    assert said(operator.get(f"{TAGS}gpu").json()) == [("worker", "north", 1)]
+    workers.revoke(worker.token.name)
+    assert said(operator.get(f"{TAGS}gpu").json()) == [("no_worker", "north", 1)]
 
 
 @pytest.mark.django_db

@@ -34,7 +34,7 @@ def definition_jobs(seed: int, count: int) -> Iterator[tuple[str, Job]]:
     vocabulary = vocabularies.large()
 
     def job(text: str) -> str:
-        """As the server does for lint, and a worker for the kernel."""
+        """Do what the server does for lint, and a worker for the kernel."""
         try:
             checked = definition.check(text)
         except DefinitionError as error:
@@ -66,7 +66,7 @@ def document_jobs(seed: int, count: int) -> Iterator[tuple[str, Job]]:
     size, nodes = config.load().document_bytes, config.load().document_nodes
 
     def job(data: bytes) -> str:
-        """As the server does for an upload, up to the first query."""
+        """Do what the server does for an upload, up to the first query."""
         try:
             uploads.check(uploads.Upload("a", probes={"lshw": data}))
         except TagmillError as error:

@@ -84,7 +84,7 @@ def _levels(opening: str) -> int:
 
 
 def _filled(beginning: str, piece: str, end: str) -> str:
-    """As often as the length allows, and mostly the number of tokens."""
+    """Repeat as often as the length allows, and mostly the number of tokens."""
     count = (MAX_LENGTH - len(beginning) - len(end)) // len(piece)
     # Names and signs in a piece, about: a refusal for their number costs less than the rest.
     signs = sum(not character.isalnum() and character not in " '" for character in piece) or 1

@@ -63,7 +63,7 @@ _ENCODINGS = ["utf-8"] * 6 + ["utf-16", "utf-16-be", "utf-32"]
 
 
 def named(size: int, nodes: int) -> Iterator[tuple[str, Callable[[], bytes]]]:
-    """With as many pieces as are no more than the limit of nodes, and with nothing but pieces."""
+    """A document of as many pieces as the limit of nodes allows, and of nothing but pieces."""
     for name, case in _CASES.items():
         if isinstance(case[1], str):
             yield name, lambda case=case: _named(case, size)  # type: ignore[misc]

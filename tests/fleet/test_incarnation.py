@@ -43,7 +43,7 @@ def test_it_names_the_timeline_that_is_written_now() -> None:
 
 @pytest.mark.django_db
 def test_tables_that_are_filled_anew_are_another_history() -> None:
-    """As pg_restore --clean, or TRUNCATE and a restore of data alone, leave them."""
+    """The tables as pg_restore --clean, or TRUNCATE and a restore of data alone, leave them."""
     before = incarnation.current()
     execute("TRUNCATE partition CASCADE")
     emptied = incarnation.current()

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import pytest
 
 from loadtest.bench import BenchError, numbers, percentile
-from loadtest.benches.calibrate import (
-    MAX_PARTITIONS,
-    SMALL_SLOTS,
-    SOME,
-    Observation,
-    least_squares,
-    ordinary,
-)
+from loadtest.benches.calibrate import CalibrateBench
 from loadtest.benches.check import CheckBench, compare
 from loadtest.benches.growth import exponent
 from loadtest.benches.saturation import bottleneck, conclusion
 from loadtest.benches.sweep import sweet_spot
 from loadtest.planner.costs import Costs, load
+from loadtest.planner.fitting import least_squares, relative
 from loadtest.rig.definitions import definitions
-from loadtest.rig.rig import Usage
 from loadtest.rig.simulated import plausible
 
 
@@ -37,23 +29,6 @@ def test_costs_are_fitted_and_never_negative() -> None:
     values = [0.5 + 0.01 * row[1] for row in rows]
     assert least_squares(rows, values) == pytest.approx([0.5, 0.01, 0.0], abs=1e-6)
     assert least_squares([[1.0], [2.0]], [0.0, 0.0]) == [0.0]
-
-
-def test_a_node_s_memory_is_of_some_tags_full_leases_and_the_first_fleet() -> None:
-    used = Usage(1.0, {}, {}, 0)
-    seen = [
-        Observation({}, used, state, tags, 1, 1, most, slots)
-        for slots, tags, most, state in itertools.product(
-            (1024, SMALL_SLOTS), (1, SOME, 64), (MAX_PARTITIONS, 1), ("cold", "warm")
-        )
-    ]
-    found = ordinary(seen, 1024)
-    assert (found.state, found.tags, found.most, found.slots) == (
-        "cold",
-        SOME,
-        MAX_PARTITIONS,
-        1024,
-    )
 
 
 def test_the_sweet_spot_has_the_least_cpu_then_the_fewest_trips() -> None:
@@ -131,17 +106,22 @@ def sweep_of(unit: Costs, factor: float) -> dict[str, Any]:
         "machine": {"cores": 2},
         "partition_slots": unit.partition_slots,
         "nodes": 50_000,
-        "tags": 8,
-        "document_bytes_mean": 20_000,
         "points": [
             {
+                "profile": profile,
+                "tags": tags,
+                "document_bytes_mean": size,
                 "state": state,
                 "workers": 2,
                 "batch_nodes": 1024,
-                "batch_bytes": 1 << 24,
+                "batch_bytes": 1 << 26,
+                "sent_bytes": 50_000 * size * 0.02 if state == "cold" else 0,
                 "seconds": 1.0,
                 "cpu_seconds_total": 1.0,
+                "others": 0.0,
             }
+            for profile, size in (("lean", 19_000), ("server", 61_000))
+            for tags in (1, 8, 64, 256, 500)
             for state in ("cold", "warm")
         ],
     }
@@ -153,34 +133,72 @@ def sweep_of(unit: Costs, factor: float) -> dict[str, Any]:
 
 def test_predictions_are_compared_with_a_sweep() -> None:
     unit = load()
-    good = compare(unit, sweep_of(unit, 1.0))["errors"]
-    assert good["formula"] == pytest.approx(0, abs=0.01)
-    assert good["simulation"] < 0.25
-    bad = compare(unit, sweep_of(unit, 3.0))["errors"]
-    assert bad["formula"] > 0.25
+    good = compare(unit, sweep_of(unit, 1.0))
+    assert good["errors"]["formula"] == pytest.approx(0, abs=0.01)
+    assert good["worst"]["measure"] == "simulation"
+    bad = compare(unit, sweep_of(unit, 3.0))
+    assert bad["worst"]["error"] > 0.25
     with pytest.raises(BenchError, match="not a sweep"):
         compare(unit, {"points": []})
     small = sweep_of(unit, 1.0)
     small["points"][0]["batch_bytes"] = 1 << 20
-    assert len(compare(unit, small)["rows"]) == 1
-    small["points"][1]["batch_nodes"] = 1
+    assert len(compare(unit, small)["rows"]) == 19
+    for row in small["points"]:
+        row["batch_nodes"] = 1
     with pytest.raises(BenchError, match="no point with batches"):
         compare(unit, small)
 
 
-def test_a_state_that_is_predicted_well_does_not_hide_one_that_is_not() -> None:
+def test_a_sweep_of_one_fleet_says_so_at_its_top() -> None:
     unit = load()
     sweep = sweep_of(unit, 1.0)
-    cold, warm = sweep["points"]
-    warm["seconds"] *= 3
-    # Three good rows for each bad one: a median over all would be good.
-    sweep["points"] = [cold, dict(cold), dict(cold), warm]
+    sweep["points"] = [row for row in sweep["points"] if row["tags"] == 8][:2]
+    for row in sweep["points"]:
+        sweep |= {name: row.pop(name) for name in ("profile", "tags", "document_bytes_mean")}
+    assert [row["cpu_error"] for row in compare(unit, sweep)["rows"]] == pytest.approx(
+        [0, 0], abs=0.01
+    )
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_the_one_fleet_that_is_predicted_badly_fails_the_comparison(number: int) -> None:
+    unit = load()
+    sweep = sweep_of(unit, 1.0)
+    sweep["points"][number]["cpu_seconds_total"] *= 2
     found = compare(unit, sweep)
-    assert found["errors_by_state"]["cold"]["formula"] == pytest.approx(0, abs=0.01)
-    assert found["errors_by_state"]["warm"]["formula"] > 0.25
-    assert found["errors"]["formula"] == found["errors_by_state"]["warm"]["formula"]
+    # Any median hides one of twenty.
+    assert found["errors"]["cpu"] == pytest.approx(0, abs=0.01)
+    row = found["rows"][number]
+    assert found["worst"] == {"measure": "cpu", "error": row["cpu_error"], "at": row["name"]}
     fault = CheckBench().fault(found)
-    assert fault is not None and "(warm)" in fault
+    assert fault is not None
+    assert row["name"] in fault
+
+
+def test_time_is_not_judged_where_others_had_a_part_of_the_machine() -> None:
+    unit = load()
+    sweep = sweep_of(unit, 1.0)
+    sweep["points"][3] |= {"seconds": 1000.0, "others": 0.5}
+    found = compare(unit, sweep)
+    assert found["judged_by_time"] == 19
+    assert found["worst"]["at"] != found["rows"][3]["name"]
+    sweep["points"][3]["others"] = 0.0
+    assert compare(unit, sweep)["worst"]["at"] == found["rows"][3]["name"]
+
+
+def test_a_fit_that_misses_one_observation_fails_the_calibration() -> None:
+    result = {"fit_worst": {"total": {"error": 0.3, "at": "64 tags"}}, "most_error": 0.25}
+    fault = CalibrateBench().fault(result)
+    assert fault is not None
+    assert "64 tags" in fault
+    result["fit_worst"]["total"]["error"] = 0.2
+    assert CalibrateBench().fault(result) is None
+
+
+def test_an_error_of_a_process_is_measured_by_what_a_plan_would_notice() -> None:
+    assert relative(1.5, 1.0, 2.0) == pytest.approx(0.5)
+    # Two hundredths of a second, of a rebuild of ten.
+    assert relative(0.03, 0.01, 10.0) == pytest.approx(0.02)
 
 
 def test_lists_and_percentiles() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -12,6 +13,8 @@ import psutil
 import psycopg
 import pytest
 
+from loadtest.benches.check import compare
+from loadtest.planner.costs import load
 from loadtest.rig.scratch import PREFIX
 from tagmill import config
 from tests.loadtest.conftest import SECONDS, Run, start
@@ -77,15 +80,45 @@ def test_a_sweep_agrees_with_lxml_and_names_a_sweet_spot(manage: Run) -> None:
     assert found["partitions"] == 2
 
 
+def test_a_sweep_of_tags_and_profiles_is_compared_row_by_row(manage: Run, tmp_path: Path) -> None:
+    found = manage(
+        *("bench", "sweep", "--nodes", "64", "--tags", "1,12", "--profile", "lean,varied"),
+        *("--batch-nodes", "256", "--batch-bytes", "16777216", "--prefetch", "1048576"),
+        *("--workers", "1", "--repetitions", "1"),
+    )
+    assert found["mismatches"] == 0
+    fleets = [(row["profile"], row["tags"], row["state"]) for row in found["points"]]
+    assert fleets == list(
+        itertools.product(("lean", "varied"), (1, 12), ("cold", "warm")),
+    )
+    sizes = {row["profile"]: row["document_bytes_mean"] for row in found["points"]}
+    assert sizes["varied"] > 2 * sizes["lean"]
+    assert all(0 <= row["others"] <= 1 for row in found["points"])
+    compared = compare(load(), found)
+    assert [row["tags"] for row in compared["rows"]] == [row["tags"] for row in found["points"]]
+    assert len(compared["errors_by_fleet"]) == 8
+
+
 def test_a_calibration_can_be_planned_with(manage: Run, tmp_path: Path) -> None:
-    found = manage("bench", "calibrate", "--nodes", "256", "--tags", "8")
+    # So few nodes use less CPU time than it is counted in: the fit may be as bad as it likes.
+    found = manage(
+        *("bench", "calibrate", "--nodes", "256", "--tags", "12", "--profile", "varied"),
+        *("--repetitions", "1", "--most-error", "100"),
+    )
     assert found["mismatches"] == 0
     assert found["seconds"]["api"] and found["seconds"]["worker"] and found["seconds"]["database"]
-    assert found["bytes"]["wire_cold_node"] > 0
+    varied = found["profiles"]["varied"]
+    assert varied["variety"] > 0.02
+    assert varied["image_bytes"] > 0
     assert found["how"]
+    assert {row["profile"] for row in found["observations"]} == {"varied"}
     file = tmp_path / "costs.json"
     file.write_text(json.dumps(found))
-    assert manage("capacity", "--nodes", "10000", "--calibrate", str(file))["workers"] >= 1
+    made = manage(
+        *("capacity", "--nodes", "10000", "--profile", "varied", "--calibrate", str(file))
+    )
+    assert made["workers"] >= 1
+    assert made["demand"]["variety"] == varied["variety"]
 
 
 def test_growth_fits_exponents_and_takes_updates_under_load(manage: Run) -> None:
@@ -143,6 +176,7 @@ def test_a_database_that_a_killed_run_left_is_dropped_by_the_next_one(manage: Ru
     [
         (["fleet", "--workers", "0"], "must be positive"),
         (["sweep", "--nodes", "0"], "must be positive"),
+        (["sweep", "--profile", "lean,wide"], "wide: not one of lean, server, varied"),
         (["sweep", "--repetitions", "100"], "choose fewer points"),
         (["sweep", "--nodes", "1000001"], "--nodes is at most 1,000,000"),
         (["growth", "--nodes", "100,2000000"], "--nodes is at most 1,000,000"),

@@ -16,8 +16,12 @@ FILES = [
     for path in sorted((ROOT / folder).rglob(f"*.{suffix}"))
     if path != Path(__file__).resolve()
 ]
-# A comment that begins so is the end of a sentence of which the beginning is elsewhere.
-FRAGMENT = re.compile(r'^\s*(?:r?"""|# |-- |///? |//! )(?:Of|That of|Those of|For one of) ', re.M)
+# A comment that begins so ends a sentence that begins elsewhere.
+FRAGMENT = re.compile(
+    r'^\s*(?:r?"""|# |-- |///? |//! )'
+    r"(?:Of|That of|Those of|Those that|For one of|Their|As for|In a thread|So many) ",
+    re.M,
+)
 # What is to be said instead of words that only this project used.
 TERMS = {
     "delete, tombstone": re.compile(r"bury|buries|buried", re.I),

@@ -106,6 +106,17 @@ def test_after_a_forced_rebuild_a_change_costs_what_it_changed(ids: list[int]) -
     assert staleness.stale_partitions() == []
 
 
+def test_a_change_that_is_given_back_is_still_one(ids: list[int]) -> None:
+    worker = a_worker()
+    rebuilds.request(["gpu"], None)
+    put("n40", xml=BARE)
+    paid(worker)
+    (lease,) = leased(worker).leases
+    leases.give_up(worker, [lease.lease], "draining")
+    # Ahead of the five that the rebuild made wait before it.
+    assert named(leased(worker)) == [(ids[5], {lease.expressions[0].base_rev})]
+
+
 def test_changes_that_never_stop_leave_a_rebuild_its_share(ids: list[int]) -> None:
     worker = a_worker()
     work(worker)

@@ -47,7 +47,7 @@ def _north(no_jobs: None, configure: Callable[..., None]) -> None:
 
 
 def many(count: int) -> list[int]:
-    """So many stale partitions."""
+    """Make so many stale partitions."""
     tags.create("gpu", definition=HAS_GPU)
     put(*(f"n{i}" for i in range(8 * count)))
     return list(Partition.objects.order_by("id").values_list("id", flat=True))
@@ -167,7 +167,7 @@ def test_a_heartbeat_locks_leases_in_the_order_of_completions() -> None:
     worker = a_worker()
     answer = leases.lease(worker, 3, [])
     assert len(answer.leases) == 3
-    # Their uuids in the opposite order.
+    # The uuids of the leases are in the opposite order.
     names = sorted((str(uuid4()) for _ in range(3)), reverse=True)
     for partition, name in zip(ids, names, strict=False):
         execute("UPDATE lease SET uuid = %s WHERE partition_id = %s", [name, partition])

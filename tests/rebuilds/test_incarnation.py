@@ -145,7 +145,7 @@ def names() -> set[str]:
 
 def test_what_is_declared_is_evaluated_again_and_readers_keep_the_old_set(worker: Worker) -> None:
     work(worker)
-    # As if a worker of the other history had been believed.
+    # As if a worker of the other history had been accepted.
     Match.objects.update(rev=the_partition().rev, members=b"\0")
     printed = StringIO()
     call_command("restored", stdout=printed)
@@ -158,7 +158,7 @@ def test_what_is_declared_is_evaluated_again_and_readers_keep_the_old_set(worker
     assert carriers("gpu") == {"a"}
 
 
-def test_a_forced_rebuild_that_is_cancelled_takes_back_nothing_that_is_distrusted(
+def test_a_forced_rebuild_that_is_cancelled_takes_back_nothing_that_is_invalidated(
     worker: Worker,
 ) -> None:
     work(worker)
@@ -170,7 +170,7 @@ def test_a_forced_rebuild_that_is_cancelled_takes_back_nothing_that_is_distruste
 
 @pytest.mark.django_db(transaction=True)
 def test_a_completion_that_waits_for_its_partition_meanwhile_is_refused(no_jobs: None) -> None:
-    """One that had its lock before is through before the matches there are distrusted."""
+    """A completion that had its lock before ends before the matches there are invalidated."""
     clusters.create("north")
     put("a")
     tags.create("gpu", definition=HAS_GPU)

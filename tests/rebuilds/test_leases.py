@@ -49,14 +49,14 @@ def _north(db: None, configure: Callable[..., None]) -> None:
 
 @pytest.fixture
 def worker() -> Worker:
-    """And a tag to evaluate on one partition with the nodes a and b."""
+    """A worker, and a tag to evaluate on one partition with the nodes a and b."""
     put("a", "b")
     tags.create("gpu", definition=HAS_GPU)
     return a_worker()
 
 
 def many(count: int) -> list[int]:
-    """So many stale partitions."""
+    """Make so many stale partitions."""
     tags.create("gpu", definition=HAS_GPU)
     put(*(f"n{i}" for i in range(8 * count)))
     return list(Partition.objects.order_by("id").values_list("id", flat=True))

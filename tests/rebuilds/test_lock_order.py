@@ -16,6 +16,7 @@ from tagmill.flows import ingest
 from tagmill.flows.clusters import delete as delete_cluster
 from tagmill.matches.models import Match
 from tagmill.tags import publishing, rebuilds, tags
+from tagmill.tags.models import Tag
 from tagmill.work import leases
 from tagmill.work.models import Worker
 from tagmill_wire.messages import Failure
@@ -26,6 +27,7 @@ from tests.fleet.support import (
     carriers,
     complete,
     done,
+    evaluated,
     execute,
     in_thread,
     lease_one,
@@ -196,6 +198,21 @@ def test_a_cancelled_rebuild_leaves_what_another_has_just_forced(worker: Worker)
     assert revs(HAS_GPU) == {-1}
     second.refresh_from_db()
     assert second.state == "running"
+
+
+def test_many_tags_that_are_deleted_at_once_and_a_completion(worker: Worker) -> None:
+    for name in ("one", "two"):
+        tags.create(name, definition=ANY)
+    answer, lease = lease_one(worker)
+    with transaction.atomic():
+        lock("tag", tag("two").id)
+        deleting = in_thread(lambda: tags.delete_all(["two", "one"]))
+        until_blocked()
+        completing = in_thread(lambda: complete(worker, evaluated(answer, lease)))
+        until_blocked(2)
+    done(deleting)
+    done(completing)
+    assert set(Tag.objects.values_list("name", flat=True)) == {"gpu"}
 
 
 def test_a_failure_and_a_tag_that_asks_for_the_expression_again(worker: Worker) -> None:

@@ -116,7 +116,7 @@ def test_without_ordinary_work_a_debt_stops_no_preview(user: User) -> None:
 
 def test_an_ordinary_lease_takes_no_more_than_a_few_previews_along(user: User) -> None:
     worker = a_worker()
-    previews.start(ANY, {}, user, "debt")
+    previews.start(ANY, {}, user, "quota")
     work(worker)
     for number in range(8):
         tags.create(f"t{number}", definition=f"//a[{number + 1}]")

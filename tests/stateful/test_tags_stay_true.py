@@ -294,17 +294,17 @@ class Fleet(RuleBasedStateMachine):
 
     @rule()
     def let_leases_expire(self) -> None:
-        """Their workers do not know: what they were doing comes late."""
+        """End leases. Their workers do not know: what they were doing comes late."""
         with connection.cursor() as cursor:
             cursor.execute("UPDATE lease SET deadline = now() - interval '1 second'")
         leases.reap()
 
     @rule(worker=st.integers(0, 1))
-    def pay_debts(self, worker: int) -> None:
-        """It has done its share of everything else: previews and changes come first again."""
-        paid = Worker.objects.filter(id=self.workers[worker].id)
+    def renew_quotas(self, worker: int) -> None:
+        """The worker has spent enough on other work: previews and changes come first again."""
+        renewed = Worker.objects.filter(id=self.workers[worker].id)
         before = F("registered_at") - timedelta(seconds=1)
-        paid.update(ordinary_until=before, rebuilds_until=before)
+        renewed.update(ordinary_until=before, rebuilds_until=before)
 
     @rule()
     def maintain(self) -> None:

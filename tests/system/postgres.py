@@ -104,10 +104,10 @@ class Postgres:
         self.run("pg_restore", "-h", str(self.socket), "-U", USER, "-d", database, str(file))
 
     def copy(self, target: Path) -> None:
-        """Its files as they are, while it is stopped."""
+        """Copy the files as they are, while the server is stopped."""
         subprocess.run(["cp", "-a", str(self.directory), str(target)], check=True)
 
     def go_back(self, source: Path) -> None:
-        """To the files of `copy`, while it is stopped."""
+        """Go back to the files of `copy`, while the server is stopped."""
         shutil.rmtree(self.directory)
         subprocess.run(["cp", "-a", str(source), str(self.directory)], check=True)

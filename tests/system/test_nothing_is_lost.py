@@ -82,7 +82,7 @@ def test_a_worker_killed_in_the_middle_loses_nothing(
         another.stop()
 
 
-def test_a_server_killed_in_the_middle_is_forgiven(system: System) -> None:
+def test_a_server_killed_in_the_middle_loses_nothing(system: System) -> None:
     system.stack.start_workers(1)
     system.freeze_evaluation("worker-1")
     system.tag("display", DISPLAY)

@@ -37,7 +37,7 @@ class Site:
         self.api = Api(stack.url, token)
 
     def put(self, node: str, xml: bytes) -> int:
-        """As often as it takes; the node's rev."""
+        """Upload as often as it takes; the node's rev."""
         path = f"nodes/{node}/document"
 
         def stored() -> bool:
@@ -60,7 +60,7 @@ class Site:
         return state, {row["system_id"] for row in rows}
 
     def fresh(self) -> set[str]:
-        """Its nodes as soon as they are shown as fresh."""
+        """A tag's nodes as soon as they are shown as fresh."""
         found: list[tuple[str, set[str]]] = []
 
         def is_fresh() -> bool:

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def partition(db: None) -> Partition:
-    """With nodes in slots 0 to 3, at rev 9."""
+    """A partition with nodes in slots 0 to 3, at rev 9."""
     clusters.create("north")
     put("a", "b", "c", "d")
     for i in range(8):

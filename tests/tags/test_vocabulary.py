@@ -248,7 +248,7 @@ def test_a_completion_unpacks_vocabularies_before_it_locks_anything(partition: P
 
 
 def test_what_declares_too_much_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its header alone: what a token may make the server allocate has a bound."""
+    """A part is refused by its header alone, so that a token cannot make the server allocate it."""
     bomb = zstandard.compress(b" " * 1000)
     monkeypatch.delattr(zstandard, "ZstdDecompressor")
     with pytest.raises(zstd.TooLarge, match="1000 bytes; 999"):

@@ -1,4 +1,4 @@
-"""The worker's life: register, lease, fetch, evaluate, complete, until told to stop.
+"""The worker's life: register, lease, fetch, evaluate, complete, until stopped.
 
 Three activities share the reactor: leasing and fetching (`run`), completing (`_completer`) and
 the heartbeat. A lease is asked for when the one before is fetched and nearly evaluated, so that the
@@ -190,7 +190,7 @@ class Worker:
                 "register", lambda: self._client.register(message)
             )
             self._registered = registered
-            self._believe(registered.incarnation)
+            self._adopt_incarnation(registered.incarnation)
             self.evaluator.evaluation_seconds = registered.evaluation_seconds
             self._completer.worker = registered.worker
             if self._heart.running:
@@ -201,8 +201,8 @@ class Worker:
             log.info("registered", action="registered", worker=registered.worker)
         return self._registered
 
-    def _believe(self, incarnation: str) -> None:
-        """Whatever was learnt in another incarnation of the database is dropped: its revs name
+    def _adopt_incarnation(self, incarnation: str) -> None:
+        """Whatever was stored in another incarnation of the database is dropped: its revs name
         other documents, its ids other expressions. The jobs ended with the registration before."""
         if incarnation == self._incarnation:
             return
@@ -254,7 +254,7 @@ class Worker:
         gathered = gatherResults(answers, consumeErrors=True)
         if error is None:
             gathered.addCallback(lambda _: self._evaluated(job))
-            gathered.addErrback(lambda why: self._spoilt(job, why))
+            gathered.addErrback(lambda why: self._page_failed(job, why))
             return
         gathered.addErrback(lambda _: None)
         if isinstance(error, NotFound):
@@ -266,7 +266,7 @@ class Worker:
         elif isinstance(error, WorkerGone):
             self._gone()
         else:
-            self._troubled(job, error)
+            self._partition_failed(job, error)
 
     async def _submit(self, job: Job, answers: list[Deferred[None]]) -> None:
         after: int | None = None
@@ -351,24 +351,24 @@ class Worker:
             result = job.result()
         except ProtocolError as error:
             self._store.drop(job.lease.partition)
-            self._troubled(job, error)
+            self._partition_failed(job, error)
             return
         self._metrics.failures.inc(len(result.failures))
         if job.is_passing:
             self.evaluator.forget(job.pages)
         self._completer.add(job, result)
 
-    def _spoilt(self, job: Job, why: Failure) -> None:
-        """A page could not be evaluated: not a word of the image is trusted any more."""
+    def _page_failed(self, job: Job, why: Failure) -> None:
+        """A page could not be evaluated: the image is dropped."""
         error = why.value
         if isinstance(error, FirstError):
             error = error.subFailure.value
         if isinstance(error, EvaluatorError):
             self._store.drop(job.lease.partition)
         if not job.is_abandoned:
-            self._troubled(job, error)
+            self._partition_failed(job, error)
 
-    def _troubled(self, job: Job, error: BaseException | None) -> None:
+    def _partition_failed(self, job: Job, error: BaseException | None) -> None:
         """Give the partition back, and wait before the next lease: it may be the same one."""
         delay = self._delay(job.lease.partition, error)
         log.error(
@@ -415,7 +415,7 @@ class Worker:
         if job.lease.lease not in self._jobs:
             return
         if error is not None:
-            self._troubled(job, error)
+            self._partition_failed(job, error)
             if isinstance(error, Unauthorized):
                 self._fail(error)
             return

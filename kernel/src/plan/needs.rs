@@ -29,9 +29,9 @@ impl Names {
 /// What is asked about the nodes that steps lead to.
 #[derive(Debug, Clone, Copy)]
 pub enum Asked<'a> {
-    /// Whether they are there, and how many.
+    /// Whether the nodes are there, and how many.
     Present,
-    /// Their string-values.
+    /// The string-values of the nodes.
     Value,
     /// Whether their string-values pass.
     Test(ValueTest<'a>),

@@ -14,10 +14,12 @@ from rich.table import Table
 
 from loadtest.bench import BenchError, write_json
 from loadtest.planner import costs
-from loadtest.planner.capacity import MAX_NODES, CapacityPlan, Demand, plan, round_seconds
+from loadtest.planner.capacity import MAX_NODES, round_seconds
+from loadtest.planner.demand import DOCUMENT_BYTES, VARIETY, Demand
+from loadtest.planner.plan import MAX_TAGS, CapacityPlan, plan
 from loadtest.planner.simulation import Simulated, simulate
 
-MAX_TAGS = 100_000
+MAX_DOCUMENT_BYTES = 1 << 30
 # The formula and the simulation, or either and a measurement, may differ by this share.
 MAX_ERROR = 0.25
 # Units of the table, powers of 1000.
@@ -35,6 +37,31 @@ class Command(BaseCommand):
             "--target", type=duration, default=30.0, help="time of one rebuild, as 30s or 2m"
         )
         parser.add_argument("--cold", action="store_true", help="the workers hold nothing yet")
+        parser.add_argument(
+            "--document-bytes",
+            type=float,
+            metavar="N",
+            help=f"of a node's documents, in the mean (default: {DOCUMENT_BYTES:,.0f})",
+        )
+        parser.add_argument(
+            "--variety",
+            type=float,
+            metavar="SHARE",
+            help="of these bytes, what is left when 256 nodes' documents are compressed together: "
+            f"0 to 1 (default: {VARIETY:g})",
+        )
+        parser.add_argument(
+            "--profile",
+            metavar="NAME",
+            help="both, as the cost file has them for a profile of the fleet generator",
+        )
+        parser.add_argument(
+            "--searching",
+            type=float,
+            metavar="SHARE",
+            help="of the definitions, those that search each document: that count or compare, "
+            "0 to 1 (default: as in the benches, all but eight)",
+        )
         parser.add_argument("--slots", type=int, help="slots of a partition, not those measured")
         parser.add_argument("--seed", type=int, default=1)
         parser.add_argument(
@@ -53,8 +80,7 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from None
         if options["slots"]:
             unit = replace(unit, partition_slots=options["slots"])
-        demand = Demand(options["nodes"], options["tags"], options["target"], options["cold"])
-        made = plan(unit, demand)
+        made = plan(unit, demand := demanded(unit, options))
         began = time.perf_counter()
         simulated = simulate(unit, demand, made.deployment, options["seed"])
         result = as_json(unit, made, simulated, time.perf_counter() - began)
@@ -67,13 +93,42 @@ class Command(BaseCommand):
             )
 
 
+def demanded(unit: costs.Costs, options: dict[str, Any]) -> Demand:
+    """Raises CommandError."""
+    size, variety = options["document_bytes"], options["variety"]
+    if name := options["profile"]:
+        if name not in unit.profiles:
+            known = ", ".join(unit.profiles) or "none"
+            raise CommandError(f"--profile: the cost file has no {name!r}, but {known}")
+        profile = unit.profiles[name]
+        size = profile["document_bytes"] if size is None else size
+        variety = profile["variety"] if variety is None else variety
+    size = DOCUMENT_BYTES if size is None else size
+    variety = VARIETY if variety is None else variety
+    if not 1 <= size <= MAX_DOCUMENT_BYTES:
+        raise CommandError(f"--document-bytes is 1 to {MAX_DOCUMENT_BYTES:,}")
+    for option, share in (("variety", variety), ("searching", options["searching"])):
+        if share is not None and not 0 <= share <= 1:
+            raise CommandError(f"--{option} is 0 to 1")
+    return Demand(
+        nodes=options["nodes"],
+        tags=options["tags"],
+        target=options["target"],
+        is_cold=options["cold"],
+        document_bytes=size,
+        variety=variety,
+        searching=options["searching"],
+    )
+
+
 def as_json(
     unit: costs.Costs, made: CapacityPlan, simulated: Simulated, simulation_took: float
 ) -> dict[str, Any]:
-    deployment, prediction = made.deployment, made.prediction
+    deployment, prediction, is_cold = made.deployment, made.prediction, made.demand.is_cold
     return {
         "bench": "capacity",
         "demand": asdict(made.demand),
+        "assumptions": made.assumptions,
         "costs": unit.name,
         "evaluator": unit.evaluator,
         "partitions": made.partitions,
@@ -84,6 +139,10 @@ def as_json(
         "bottleneck": prediction.bottleneck,
         "feasible": made.is_feasible,
         "seconds": round(prediction.seconds, 4),
+        "seconds_by_state": {
+            state: round(found.seconds, 4) for state, found in sorted(made.predictions.items())
+        },
+        "spare": asdict(made.spare),
         "simulated_seconds": round(simulated.seconds, 4),
         "error": round(abs(prediction.seconds / simulated.seconds - 1), 4),
         "stages": {name: round(value, 4) for name, value in prediction.stages.items()},
@@ -98,11 +157,19 @@ def as_json(
         if math.isfinite(made.workers_per_api_server)
         else None,
         "database_bytes": round(made.database_bytes),
-        "network_bytes": round(made.network_bytes),
-        "network_bytes_per_second": round(made.network_bytes_per_second),
-        "worker_memory_bytes": round(made.worker_memory_bytes),
+        "network_bytes": {state: round(sent) for state, sent in made.network_bytes.items()},
+        "network_bytes_per_second": round(per_second(made, "cold" if is_cold else "warm")),
+        "worker_memory_bytes": round(made.worker.memory),
+        "worker_image_bytes": made.worker.image_bytes,
+        "worker_store_bytes": made.worker.store_bytes,
+        "worker_flags": made.worker.flags,
         "formula": made.formula,
     }
+
+
+def per_second(made: CapacityPlan, state: str) -> float:
+    """Bytes on the wire, over the predicted time."""
+    return made.network_bytes[state] / made.predictions[state].seconds
 
 
 def show(console: Console, unit: costs.Costs, made: CapacityPlan, result: dict[str, Any]) -> None:
@@ -120,14 +187,31 @@ def show(console: Console, unit: costs.Costs, made: CapacityPlan, result: dict[s
         ("API servers, a core each", f"{result['api_servers']:,}", f"{busy['api']:.0%}"),
         ("database cores", f"{result['database_cores']:,}", f"{busy['database']:.0%}"),
         ("database disk", size(made.database_bytes), ""),
-        ("network", size(made.network_bytes_per_second) + "/s", ""),
-        ("memory a worker", size(made.worker_memory_bytes), ""),
+        ("memory a worker", size(made.worker.memory), ""),
     )
     for row in rows:
         table.add_row(*row)
     console.print(table)
+    both = Table(title="with these processes")
+    for column in ("", "seconds", "network", "sent"):
+        both.add_column(column, justify="left" if not column else "right")
+    for name, found in sorted(made.predictions.items()):
+        sent = (size(per_second(made, name)) + "/s", size(made.network_bytes[name]))
+        both.add_row(name, f"{found.seconds:.2f}", *sent)
+    console.print(both)
+    console.print(f"each worker: {made.worker.flags}", highlight=False)
+    spare = made.spare
+    console.print(
+        f"spare: the same would do {spare.nodes:,} nodes, or {spare.tags:,} tags, in the target"
+        if spare.nodes
+        else "spare: nothing",
+        highlight=False,
+    )
     for line in made.formula:
         console.print(line, style="dim", highlight=False)
+    console.print("assumed:")
+    for line in made.assumptions:
+        console.print(f"- {line}", highlight=False)
     console.print(
         f"formula {result['seconds']:.2f} s, simulation {result['simulated_seconds']:.2f} s: "
         f"error {result['error']:.1%}. Bottleneck: {result['bottleneck']}. "

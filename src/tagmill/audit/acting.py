@@ -1,4 +1,4 @@
-"""Who acts: told to the triggers of the audit in the transaction that changes something.
+"""Who acts: set for the triggers of the audit in the transaction that changes something.
 
 A statement that writes to a watched table is preceded by one that sets `tagmill.actor`, `.via` and
 `.request_id` until the transaction ends. Other statements are left as they are, so that the paths

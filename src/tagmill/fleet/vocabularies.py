@@ -205,8 +205,8 @@ def _pack(vocabulary: words.Vocabulary) -> bytes:
 
 @dataclass
 class _Merged:
-    """`state`: of the database, as vocabulary_state.sql tells it; `revs` by partition, which mean
-    something in the incarnation alone."""
+    """`state` is that of the database, as the query `vocabulary_state` returns it; `revs` are by
+    partition, and mean something in the incarnation alone."""
 
     incarnation: UUID | None = None
     state: tuple[int, ...] = ()

@@ -1,4 +1,4 @@
-"""Periodic tasks, run by Procrastinate inside every API server that is not told otherwise.
+"""Periodic tasks, run by Procrastinate inside every API server, unless its settings turn them off.
 
 Procrastinate starts each once an interval, however many servers there are.
 
@@ -100,7 +100,7 @@ def sweep() -> None:
     """What a crash, or a transaction that could not see another, left undone."""
     incarnation.current()
     leases.repair()
-    forgive()
+    forget_failures()
     with transaction.atomic():
         publishing.publish()
         previews.finish_reached()
@@ -159,10 +159,10 @@ def collect_expressions() -> int:
     return len(found)
 
 
-def forgive() -> None:
+def forget_failures() -> None:
     """Start counting again for expressions that failed somewhere and then succeeded there: two
     accidents of one expression, months apart, are not a runaway."""
-    sql.run(__file__, "forgive", {})
+    sql.run(__file__, "forget_failures", {})
 
 
 def run_forever(stop: threading.Event) -> None:

@@ -44,7 +44,7 @@ tombstones AS (DELETE FROM node USING gone WHERE partition_id = gone.id)
 DELETE FROM partition USING gone WHERE partition.id = gone.id
 
 
--- name: distrust_matches
+-- name: invalidate_matches
 -- Every match of the partition becomes stale, and no base for anything: nobody knows at which rev its
 -- members were true, and so a forced rebuild that is cancelled does not take it back either. Locks in the
 -- order in which completions do. Relies on: the partition is locked.
@@ -66,7 +66,7 @@ RETURNING match.expression_id
 DELETE FROM document WHERE node_id = ANY(%(node_ids)s)
 
 
--- name: forgive
+-- name: forget_failures
 -- Failed attempts are forgotten when every partition has a fresh match, or one that is younger than the
 -- last failure: the partition where it failed is among these.
 -- Relies on: a failure leaves the match of its partition stale, and as old as it was.

@@ -34,21 +34,21 @@ def declare() -> Declared:
     """Can be repeated when it was interrupted. Not within a transaction: what completions do now is
     seen only when the new incarnation is committed before the first partition is locked."""
     made = incarnation.declare()
-    distrusted = 0
+    invalidated = 0
     partitions = list(Partition.objects.order_by("id").values_list("id", flat=True))
     for partition in partitions:
-        distrusted += _distrust(partition)
+        invalidated += _invalidate(partition)
     leases.reap()
     with transaction.atomic():
         locks.fleet()
         leases.defer_partitions(staleness.stale_partitions())
-    return Declared(made, distrusted, len(partitions))
+    return Declared(made, invalidated, len(partitions))
 
 
-def _distrust(partition: int) -> int:
+def _invalidate(partition: int) -> int:
     """A completion of the old incarnation is through before this lock is had, or refused after."""
     with transaction.atomic():
         locks.rows(Partition.objects.filter(id=partition))
         Vocabulary.objects.filter(partition=partition).delete()
         values = {"partition": partition}
-        return len(locks.query(Lock.MATCH, __file__, "distrust_matches", values))
+        return len(locks.query(Lock.MATCH, __file__, "invalidate_matches", values))

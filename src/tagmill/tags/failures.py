@@ -1,10 +1,10 @@
 """Failed evaluations: which of them count, when an expression has failed, and when it starts anew.
 
 An expression that runs away must end as failed, also where one worker is all there is; one worker
-that is ill, or lies, must not take away a tag that all others can evaluate. So a failure counts
-only for what its lease was for, and an expression has failed when `evaluation_attempts` different
-workers failed it. One worker alone is believed when no other one lives that could be asked, or when
-it was given the expression PATIENCE times as often and nobody else took it.
+that is broken must not take away a tag that all others can evaluate. So a failure counts only for
+what its lease was for, and an expression has failed when `evaluation_attempts` different workers
+failed it. The failures of one worker alone count when no other one lives that could be asked, or
+when it was given the expression PATIENCE times as often and nobody else took it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tagmill.locks import Lock
 from tagmill.matches.models import Expression
 from tagmill.tags.models import Tag
 
-# How much more often one worker fails an expression before it is believed, while others live.
+# How much more often one worker fails an expression before its failures count, while others live.
 PATIENCE = 3
 REASON_LENGTH = 1000
 # What a worker says of an expression that was given too little time.

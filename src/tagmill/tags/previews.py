@@ -127,7 +127,7 @@ def start(
         values = {"expressions": replaced, "digest": digest(definition, namespaces)}
         locks.query(Lock.EXPRESSION, __file__, "lock_expressions", values)
         expression = expression_for(definition, namespaces)
-        # Somebody who asks for it (again) is not told that it failed for somebody else.
+        # An earlier failure is forgotten: this request gets an evaluation of its own.
         failures.forget(Expression.objects.filter(id=expression.id))
         compared = _held_tag(compare_to)
         ended = [preview.id for preview in locks.rows(older, to_delete=True)]

@@ -134,7 +134,8 @@ WHERE ctid = ANY (ARRAY(
 
 
 -- name: expired_previews
--- Their expressions are locked, unless somebody is making or cancelling a preview of them.
+-- The previews that have expired, with their expressions locked, except where somebody is making or
+-- cancelling a preview of the same expression.
 SELECT v.id, v.expression_id
 FROM expression e
 JOIN preview v ON v.expression_id = e.id

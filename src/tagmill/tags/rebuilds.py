@@ -108,7 +108,7 @@ def begin(tags: Sequence[int], reason: Rebuild.Reason, by: User | None) -> Rebui
         expressions = sorted(
             {tag.pending_expression_id for tag in chosen if tag.pending_expression_id is not None}
         )
-        # Somebody who asks for it (again) is not told that it failed for somebody else.
+        # An earlier failure is forgotten: this request gets an evaluation of its own.
         named = Expression.objects.filter(id__in=expressions)
         named.filter(named_at=None).update(named_at=Now())
         failures.forget(named)
@@ -145,9 +145,9 @@ def _lock_defining(tag: int) -> QuerySet[Rebuild]:
     )
 
 
-def lock_of(tag: int) -> None:
-    """All rebuilds that name the tag, which is to be deleted, and those that may end by that."""
-    named = Rebuild.tags.through.objects.filter(tag_id=tag).values("rebuild_id")
+def lock_of(tags: Sequence[int]) -> None:
+    """All rebuilds that name the tags, which are to be deleted, and those that may end by that."""
+    named = Rebuild.tags.through.objects.filter(tag_id__in=tags).values("rebuild_id")
     locks.rows(Rebuild.objects.filter(Q(id__in=named) | Q(state=State.RUNNING)))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -127,13 +127,24 @@ def delete(name: str, expects: Callable[[Tag], None] | None = None) -> None:
         found = locks.rows(Tag.objects.filter(name=name), to_delete=True)
         if not found:
             raise NotFound(f"there is no tag {name!r}")
-        (tag,) = found
         if expects is not None:
-            expects(tag)
-        locks.rows(Preview.objects.filter(compare_to=tag))
-        rebuilds.lock_of(tag.id)
-        tag.delete()
-        rebuilds.finish_reached()
+            expects(found[0])
+        _delete(found)
+
+
+def delete_all(names: Sequence[str]) -> None:
+    """All of these that are there, at once: one after the other in one transaction, each would wait
+    for a tag while it has the rebuilds of the one before."""
+    with transaction.atomic():
+        _delete(locks.rows(Tag.objects.filter(name__in=names), to_delete=True))
+
+
+def _delete(locked: Sequence[Tag]) -> None:
+    ids = [tag.id for tag in locked]
+    locks.rows(Preview.objects.filter(compare_to__in=ids))
+    rebuilds.lock_of(ids)
+    Tag.objects.filter(id__in=ids).delete()
+    rebuilds.finish_reached()
 
 
 def _definition(

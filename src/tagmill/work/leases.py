@@ -172,7 +172,7 @@ def _enqueue(wanted: Mapping[int, Kind], delay: int) -> None:
         sql.run(__file__, "prioritise_jobs", values)
     anew = [job for job, name, _ in waiting if wanted[by_queue[name]] & (CHANGE | REBUILD)]
     if anew and not delay:
-        sql.run(__file__, "hasten_jobs", {"jobs": anew})
+        sql.run(__file__, "clear_delays", {"jobs": anew})
     known = {name for _, name, _ in waiting}
     later: dict[str, Any] = {"schedule_in": {"seconds": delay}} if delay else {}
     jobs = [

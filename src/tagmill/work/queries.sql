@@ -86,8 +86,8 @@ JOIN cluster ON cluster.id = p.cluster_id
 ORDER BY wanted.place
 
 
--- name: hasten_jobs
--- Jobs that wait for their time no longer do. Relies on: the jobs are locked, and wait (waiting_jobs.sql).
+-- name: clear_delays
+-- Lets jobs with a delay be leased at once. Relies on: the jobs are locked, and wait (`waiting_jobs`).
 UPDATE procrastinate_jobs
 SET scheduled_at = NULL
 WHERE id = ANY(%(jobs)s) AND scheduled_at IS NOT NULL
@@ -139,7 +139,7 @@ WHERE id = %(worker)s
 
 
 -- name: prioritise_jobs
--- Relies on: the jobs are locked, and wait (waiting_jobs.sql).
+-- Relies on: the jobs are locked, and wait (`waiting_jobs`).
 UPDATE procrastinate_jobs
 SET priority = new.priority
 FROM unnest(%(jobs)s::bigint[], %(priorities)s::int[]) AS new (id, priority)

@@ -19,7 +19,7 @@ _EQUALITY = frozenset({"=", "!="})
 # Beyond, comparing the spelling takes more than a few milliseconds.
 _MAX_COMPARED = 2_000
 _NEAR = 3
-# So many different values are a list that somebody reads; more are serials.
+# Up to this many different values are a list that somebody reads; more are serials.
 _MAX_LISTED = 40
 _SHOWN = 12
 # A number of bytes or Hz that small is one of GiB or GHz, most likely.
