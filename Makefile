@@ -4,9 +4,12 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 # Options of the demo and of pytest: make demo ARGS="--nodes 2000", make test ARGS="-k lease"
 ARGS ?=
+# Processes of `make test`, each with a database of its own: make test WORKERS=0 for one alone.
+WORKERS ?= 2
+PARALLEL = --numprocesses=$(WORKERS) --dist=worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test test-without-kernel lint format clean kernel-test kernel-bench kernel-fuzz differential bounds
+.PHONY: help demo install test coverage test-without-kernel lint format clean kernel-test kernel-bench kernel-fuzz differential bounds
 
 help: ## Say what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -18,7 +21,7 @@ KERNEL := $(VENV)/kernel
 endif
 
 # A line that says what will evaluate.
-EVALUATOR := $(RUN) -c "import tagmill_worker.evaluators.base as base; print('Evaluator:', \
+EVALUATOR := PYTHONPATH=src:workers $(RUN) -c "import tagmill_worker.evaluators.base as base; print('Evaluator:', \
 	'kernel (lxml is its reference)' if base.has_kernel() else 'lxml (the kernel needs cargo)')"
 
 demo: $(VENV)/runtime $(KERNEL) ## 10,000 machines get tagged before your eyes (ARGS="--nodes N --exit --json FILE")
@@ -29,7 +32,10 @@ install: $(VENV)/runtime $(KERNEL) ## What the server, the workers and the comma
 
 test: $(VENV)/development $(KERNEL) ## Every test, on a real PostgreSQL (ARGS="-k lease" for some)
 	@$(EVALUATOR)
-	@$(RUN) -m pytest $(ARGS)
+	@$(RUN) -m pytest $(PARALLEL) $(ARGS)
+
+coverage: $(VENV)/development $(KERNEL) ## Branch coverage of the packages by the tests, as htmlcov/ and a table
+	@$(RUN) -m pytest $(PARALLEL) --cov --cov-report=term:skip-covered --cov-report=html $(ARGS)
 
 test-without-kernel: ## The workers as they are where there is no cargo, in an environment of its own
 	@$(MAKE) VENV=.venv-without-kernel CARGO= test ARGS="tests/workers tests/system tests/kernel"

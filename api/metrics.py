@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 
 import structlog
 from django import db
-from django.db import connection
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -25,10 +24,11 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from tagmill.errors import TagmillError
+from tagmill.flows import maintenance
 from tagmill.matches import staleness
 from tagmill.tags import waiting
 from tagmill.tags.models import Tag
-from tagmill.work import leases
+from tagmill.work import leases, queue
 from tagmill_wire.messages import Completion, CompletionAnswer
 
 log = structlog.get_logger("tagmill.metrics")
@@ -39,9 +39,6 @@ CACHE_SECONDS = 5.0
 # Routes that wait: their duration says how long there was nothing to do, or how long workers took.
 WAITING_ROUTES = frozenset({"lease", "events", "preview"})
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-
-# They are bounded by how long they are kept (docs/settings.md), not by the fleet.
-GROWING = ("assignment_change", "audit_event", "match_change", "rebuild_target")
 
 REGISTRY = CollectorRegistry()
 ProcessCollector(registry=REGISTRY)
@@ -156,7 +153,7 @@ class DatabaseCollector(Collector):
     def _read(self) -> list[GaugeMetricFamily]:
         up, jobs, stale, age, stale_there, alive, tags, rows = found = self.describe()
         try:
-            for status, count in leases.job_counts().items():
+            for status, count in queue.job_counts().items():
                 jobs.add_metric([status], count)
             waits = staleness.by_cluster()
             stale.add_metric([], sum(waits.values()))
@@ -168,9 +165,9 @@ class DatabaseCollector(Collector):
                 alive.add_metric([name], workers)
             for state, count in tags_by_state({expression for expression, _ in waits}).items():
                 tags.add_metric([state], count)
-            for table, estimate in table_rows():
+            for table, estimate in maintenance.growing_tables():
                 rows.add_metric([table], estimate)
-            age.add_metric([], oldest_lease_seconds())
+            age.add_metric([], leases.oldest_seconds())
         except (db.Error, TagmillError) as error:
             log.warning("metrics without the database", error=str(error).strip())
             up.add_metric([], 0)
@@ -197,25 +194,6 @@ def tags_by_state(stale: set[int]) -> dict[str, int]:
         else:
             found["ready"] += 1
     return found
-
-
-def table_rows() -> list[tuple[str, float]]:
-    """Estimates of the last vacuum or analyze: to count would be to read all of it."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT relname::text, greatest(reltuples, 0) FROM pg_class "
-            "WHERE oid = ANY (%s::regclass[]) ORDER BY relname",
-            [list(GROWING)],
-        )
-        return [(table, float(estimate)) for table, estimate in cursor.fetchall()]
-
-
-def oldest_lease_seconds() -> float:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT coalesce(extract(epoch FROM clock_timestamp() - min(leased_at)), 0) FROM lease"
-        )
-        return float(cursor.fetchone()[0])
 
 
 REGISTRY.register(DatabaseCollector())

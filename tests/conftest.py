@@ -1,10 +1,29 @@
-"""Every test that needs SQL runs on a real PostgreSQL: DATABASE_URL's, or an embedded one."""
+"""Every test that needs SQL runs on a real PostgreSQL: DATABASE_URL's, or an embedded one that is
+the tests' own."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+from django.db import connection, transaction
+from django.test import TransactionTestCase
+from hypothesis import settings as hypothesis
 
 from tagmill import config, database
+
+# The same cases at each run, however busy the machine is; the long proofs draw others.
+hypothesis.register_profile("repeatable", derandomize=True, deadline=None, database=None)
+hypothesis.load_profile("repeatable")
+# Nothing of these databases needs to survive a crash, and each flush would wait for the disk.
+CARELESS = ("fsync", "full_page_writes", "synchronous_commit")
+# What the migrations themselves store.
+KEPT = {
+    *("django_migrations", "django_content_type"),
+    *("auth_permission", "auth_group", "auth_group_permissions"),
+}
 
 
 def pytest_configure() -> None:
@@ -16,6 +35,50 @@ def pytest_configure() -> None:
     # Concurrent runs on one server may each name a test database of their own.
     name = os.environ.get("TAGMILL_TEST_DB", "tagmill")
     entry.setdefault("TEST", {})["NAME"] = f"test_{name}"
+    TransactionTestCase._fixture_teardown = _empty  # type: ignore[method-assign, assignment]
 
 
-database.ensure_running(config.load())
+def start_database() -> None:
+    """The embedded server, beside that of the checkout's own data. Does nothing where there is a
+    DATABASE_URL; with several test processes, that is so in all but the first."""
+    loaded = config.load()
+    if loaded.database_url:
+        return
+    database.ensure_running(loaded.model_copy(update={"var": loaded.var / "tests"}))
+    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as server:
+        for name in CARELESS:
+            server.execute(f"ALTER SYSTEM SET {name} = off")
+        server.execute("SELECT pg_reload_conf()")
+
+
+start_database()
+
+
+def _empty(_: TransactionTestCase) -> None:
+    """After a test that commits. Django's flush truncates every table and makes permissions and
+    groups anew, which takes more than most of these tests; and it knows no table of the queue."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        names = sorted(set(connection.introspection.table_names()) - KEPT)
+        # Foreign keys are looked at when the transaction commits, so that any order will do.
+        cursor.execute(
+            "; ".join(f"DELETE FROM {connection.ops.quote_name(name)}" for name in names)
+        )
+
+
+@pytest.fixture
+def configure(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Settings for one test, as the environment would give them."""
+
+    def change(**settings: object) -> None:
+        for name, value in settings.items():
+            monkeypatch.setenv(f"TAGMILL_{name.upper()}", str(value))
+        config.load.cache_clear()
+
+    yield change
+    monkeypatch.undo()
+    config.load.cache_clear()
+
+
+@pytest.fixture
+def no_jobs(transactional_db: None) -> None:
+    """An empty queue, as the test before left it, and changes that other connections see."""

@@ -14,6 +14,7 @@ from api.server import problems
 from api.server.http import Request
 from api.server.native import Native, credentials, respond
 from api.server.threads import Threads
+from tagmill import sql
 from tagmill.errors import DatabaseUnavailable
 
 FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
@@ -43,7 +44,7 @@ class Ready(Native):
         if self.is_draining:
             raise DatabaseUnavailable("this server is shutting down")
         if self._is_migrated:
-            await self._threads.call(ask_database)
+            await self._threads.call(sql.ask)
         elif missing := await self._threads.call(unapplied_migrations):
             raise NotMigrated(f"{len(missing)} migrations are missing: run manage.py migrate")
         self._is_migrated = True
@@ -83,12 +84,6 @@ def is_local(request: Any) -> bool:
         return ipaddress.ip_address(request.getClientAddress().host).is_loopback
     except (ValueError, AttributeError):
         return False
-
-
-def ask_database() -> None:
-    """Asks in a thread. Raises DatabaseUnavailable when there is no answer."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT 1")
 
 
 def unapplied_migrations() -> list[str]:

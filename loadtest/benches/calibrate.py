@@ -37,7 +37,7 @@ from loadtest.rig.rig import Rig, Usage, peaks
 from loadtest.rig.scratch import scratch_database
 from tagmill import config, sql
 from tagmill.fleet.models import Cluster, Partition
-from tagmill.work import leases
+from tagmill.work import leases, policy, queue
 from tagmill_wire import bitmap, messages
 from tagmill_worker.evaluators import base
 from tagmill_worker.settings import Settings
@@ -409,7 +409,7 @@ def _make_waiting(count: int) -> None:
         Partition(cluster=cluster, number=n, rev=1, capacity=8, next_slot=0, node_count=0)
         for n in range(count)
     )
-    leases.defer_partitions(item.pk for item in made)
+    queue.defer_partitions(item.pk for item in made)
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE procrastinate_jobs, partition")
 
@@ -420,7 +420,7 @@ def _look() -> tuple[float, float]:
     sql.rows(
         leases.__file__,
         "candidates",
-        {"clusters": None, "holds": [], "overtaken": leases.MAX_OVERTAKEN},
+        {"clusters": None, "holds": [], "overtaken": policy.MAX_OVERTAKEN},
     )
     spent = time.process_time() - cpu
     return spent, max(0.0, time.perf_counter() - wall - spent)

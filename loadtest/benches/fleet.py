@@ -35,12 +35,12 @@ from loadtest.benches.saturation import conclusion, summary
 from loadtest.planner import costs
 from loadtest.planner.demand import Demand
 from loadtest.rig import processes
-from loadtest.rig.simulated import Behaviour, Report, plausible
+from loadtest.rig.simulated import ENDED, Behaviour, Report, plausible
 from loadtest.rig.stack import ROOT, Stack, end_with_parent, free_port, running
 from tagmill.fleet.models import Partition
-from tagmill.matches.models import Match
+from tagmill.matches.models import EffectiveMatch
 from tagmill.tags import tags
-from tagmill.work import leases, workers
+from tagmill.work import queue, workers
 
 # Enough that a lease finds work while the partitions of all workers are under evaluation.
 PARTITIONS_PER_WORKER = 2
@@ -91,14 +91,16 @@ class Generator:
     """One process of simulated workers."""
 
     def __init__(self, behaviour: Behaviour, log: Path) -> None:
-        name = f"generator-{behaviour.process}"
-        with (log / f"{name}.log").open("wb") as errors:
+        self._log = log / f"generator-{behaviour.process}.log"
+        with self._log.open("wb") as errors:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "loadtest.rig.simulated"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 cwd=ROOT,
+                # The parent found its packages by its own path, which no child inherits.
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
                 start_new_session=True,
                 preexec_fn=end_with_parent,  # noqa: PLW1509 - no threads here yet
             )
@@ -106,9 +108,16 @@ class Generator:
         self._rest = b""
         self.say(asdict(behaviour))
 
+    def check(self) -> None:
+        """Raises BenchError when the process has ended, with the end of what it printed."""
+        if self._process.poll() is not None:
+            lines = self._log.read_text(errors="replace").strip().splitlines()
+            raise BenchError("a load generator ended: " + " / ".join(lines[-5:]))
+
     def say(self, message: dict[str, Any]) -> None:
-        if self._process.stdin is None or self._process.poll() is not None:
-            raise BenchError("a load generator ended")
+        self.check()
+        if self._process.stdin is None:
+            raise BenchError("a load generator has no input")
         self._process.stdin.write(orjson.dumps(message) + b"\n")
         self._process.stdin.flush()
 
@@ -122,7 +131,8 @@ class Generator:
                 return None
             data = os.read(output.fileno(), 1 << 16)
             if not data:
-                raise BenchError("a load generator ended")
+                self._process.wait()
+                self.check()
             self._rest += data
         line, _, self._rest = self._rest.partition(b"\n")
         return dict(orjson.loads(line))
@@ -163,7 +173,7 @@ class FleetRun:
                 stack.start_server()
                 with self._generators(stack, token) as generators:
                     self._ramp(stack, generators, progress)
-                    quiet = self._quiesce(generators)
+                    quiet = self._quiesce(stack, generators)
         return self._result(quiet)
 
     # -- preparation -----------------------------------------------------------------------------
@@ -272,7 +282,7 @@ class FleetRun:
             )
             idle = [row[0] for row in cursor.fetchall()]
         Partition.objects.filter(id__in=idle).update(rev=F("rev") + 1)
-        leases.defer_partitions(idle)
+        queue.defer_partitions(idle)
 
     def _is_saturated(self) -> bool:
         if len(self._steps) < 2:  # noqa: PLR2004 - one step has nothing to compare with
@@ -283,7 +293,7 @@ class FleetRun:
 
     # -- the end ---------------------------------------------------------------------------------
 
-    def _quiesce(self, generators: Sequence[Generator]) -> dict[str, Any]:
+    def _quiesce(self, stack: Stack, generators: Sequence[Generator]) -> dict[str, Any]:
         """Feed no more; then every match must become fresh, and be what the workers sent."""
         for generator in generators:
             generator.say({"drain": True})
@@ -292,6 +302,9 @@ class FleetRun:
         while stale := self._stale():
             if time.monotonic() - began > QUIET_SECONDS:
                 break
+            stack.check()
+            for generator in generators:
+                generator.check()
             time.sleep(FEED_SECONDS)
         return {
             "seconds": round(time.monotonic() - began, 3),
@@ -302,11 +315,11 @@ class FleetRun:
 
     def _stale(self) -> int:
         wanted = Partition.objects.count() * self.options.tags
-        return wanted - Match.objects.filter(rev=F("partition__rev")).count()
+        return wanted - EffectiveMatch.objects.filter(rev=F("partition__rev")).count()
 
     def _wrong(self) -> int:
         wrong = 0
-        rows = Match.objects.select_related("partition")
+        rows = EffectiveMatch.objects.select_related("partition")
         for match in rows.iterator():
             part = match.partition
             expected = plausible(
@@ -323,6 +336,7 @@ class FleetRun:
             + sum(getattr(report, name) for report in ended)
             for name in ("vanished", "late", "duplicates")
         }
+        counted = [*(step["errors"] for step in self._steps), *(item.errors for item in ended)]
         result = conclusion(self._steps, os.cpu_count() or 1)
         return {
             "bench": "fleet",
@@ -333,6 +347,7 @@ class FleetRun:
             **result,
             "steps": self._steps,
             "failures": totals,
+            "crashes": sorted({kind for errors in counted for kind in errors if ENDED in kind}),
             "end": quiet,
             "mismatches": quiet["stale_matches"] + quiet["wrong_matches"],
         }
@@ -423,6 +438,8 @@ class FleetBench(Bench):
 
     def fault(self, result: dict[str, Any]) -> str | None:
         end = result["end"]
+        if result["crashes"]:
+            return "; ".join(result["crashes"])
         if end["stale_matches"]:
             return f"{end['stale_matches']} matches were still stale after {end['seconds']} s"
         if end["wrong_matches"]:

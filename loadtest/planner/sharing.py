@@ -1,14 +1,16 @@
-"""How the queue shares a rebuild's partitions among workers (`tagmill.work.leases._share`).
+"""How the queue shares a rebuild's partitions among workers (`tagmill.work.policy`).
 
 A rebuild alone: previews and changes come before it, and are bounded in time."""
 
 from __future__ import annotations
 
+import bisect
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tagmill.work.leases import MAX_ORDINARY, MIN_HELD
+from tagmill.work import policy
+from tagmill.work.policy import MAX_ORDINARY
 from tagmill_worker.completer import LINGER_SECONDS, MAX_RESULTS
 from tagmill_worker.runtime import LOW_WATER_SECONDS as AHEAD_SECONDS
 
@@ -40,24 +42,18 @@ class Shared:
 def size(left: int, workers: int, *, is_cold: bool) -> int:
     """Partitions of the next lease, while so many are left. Workers that hold them get their part
     at once; who has to fetch them gets half of it, so that all end together."""
-    least, parts = _rule(workers, is_cold=is_cold)
-    return min(left, MAX_ORDINARY, max(least, -(-left // parts)))
-
-
-def _rule(workers: int, *, is_cold: bool) -> tuple[int, int]:
-    """The least partitions of a lease, and into how many parts what is left is divided."""
-    return (1, 2 * workers) if is_cold else (MIN_HELD, workers)
+    return min(left, policy.lease_size(left, workers, 0 if is_cold else left))
 
 
 def runs(partitions: int, workers: int, *, is_cold: bool) -> Iterator[tuple[int, int]]:
     """(size, count): so many leases of one size follow one another. Sizes only fall, so that there
     are no more runs than sizes, however large the fleet."""
-    least, parts = _rule(workers, is_cold=is_cold)
+    next_size = functools.partial(size, workers=workers, is_cold=is_cold)
     left = partitions
     while left:
-        taken = size(left, workers, is_cold=is_cold)
+        taken = next_size(left)
         # The next lease is as large while more than this is left.
-        enough = taken - 1 if taken <= least else (taken - 1) * parts
+        enough = bisect.bisect_left(range(left + 1), taken, key=next_size) - 1
         count = -(-(left - enough) // taken)
         yield taken, count
         left -= count * taken

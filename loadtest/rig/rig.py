@@ -41,8 +41,9 @@ _STALE = """
 SELECT count(*)
   FROM partition
  CROSS JOIN tag
-  LEFT JOIN match ON match.partition_id = partition.id AND match.expression_id = tag.expression_id
- WHERE tag.expression_id IS NOT NULL AND match.rev IS DISTINCT FROM partition.rev
+  LEFT JOIN effective_match m
+         ON m.partition_id = partition.id AND m.expression_id = tag.expression_id
+ WHERE tag.expression_id IS NOT NULL AND m.rev IS DISTINCT FROM partition.rev
 """
 
 

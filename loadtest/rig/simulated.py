@@ -42,6 +42,8 @@ RETRY_SECONDS = 0.2
 # Connections made at the same time; more would only fill the server's accept queue.
 REGISTRATIONS = 16
 GONE = 410
+# The kind of error that is no answer of the server: a fault of the simulation itself.
+ENDED = "a simulated worker ended"
 GOOD = (200, 201)
 
 
@@ -106,6 +108,13 @@ class Answer:
             if line[: len(wanted)].lower() == wanted:
                 return line[len(wanted) :].strip().decode("latin-1")
         return None
+
+
+def base_rev(lease: dict[str, Any]) -> int | None:
+    """What every expression of a lease was evaluated at. None: the whole partition is needed, also
+    by a lease for a vocabulary, which has no expressions."""
+    bases = [item["base_rev"] for item in lease["expressions"]]
+    return None if None in bases else min(bases, default=None)
 
 
 class Connection(Protocol):
@@ -271,9 +280,7 @@ class SimulatedWorker:
         which every expression was evaluated."""
         if self._chance(self._behaviour.fetch):
             return None
-        bases = [item["base_rev"] for item in lease["expressions"]]
-        known = None if None in bases else min(bases)
-        return self._images.get(lease["partition"], known)
+        return self._images.get(lease["partition"], base_rev(lease))
 
     async def _fetch(self, lease: dict[str, Any]) -> int:
         """The rev of the image: a delta, or every page."""
@@ -407,9 +414,9 @@ class Fleet:
     def _ended(self, result: Any, worker: SimulatedWorker) -> None:
         self._workers.remove(worker)
         if isinstance(result, Failure):
-            self.count_error(f"ended: {result.value!r}")
-        if not self.is_draining:
-            reactor.callLater(0, self.look)
+            self.count_error(f"{ENDED}: {result.value!r}")
+        # Also while draining: what is left to do is done by somebody.
+        reactor.callLater(0, self.look)
 
 
 class _Console(LineReceiver):

@@ -44,11 +44,33 @@ def run_binary(module_file: str, name: str, parameters: dict[str, Any]) -> int:
         return int(cursor.rowcount)
 
 
+def ask() -> None:
+    """Raises DatabaseUnavailable when there is no answer."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+
+
+def max_connections() -> int:
+    """How many connections the database allows to everybody but superusers."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT sum(setting::int * CASE name WHEN 'max_connections' THEN 1 ELSE -1 END)"
+            " FROM pg_settings WHERE name IN ('max_connections', 'superuser_reserved_connections')"
+        )
+        ((allowed,),) = cursor.fetchall()
+    return int(allowed)
+
+
 def rows(module_file: str, name: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
     """All rows that a named query returns."""
     with connection.cursor() as cursor:
         cursor.execute(query(module_file, name), parameters)
         return list(cursor.fetchall()) if cursor.description else []
+
+
+def values(module_file: str, name: str, parameters: dict[str, Any]) -> list[Any]:
+    """The column of a named query that returns one."""
+    return [value for (value,) in rows(module_file, name, parameters)]
 
 
 def run(module_file: str, name: str, parameters: dict[str, Any]) -> int:

@@ -26,8 +26,9 @@ from tests.api.conftest import client_of
 from tests.fleet import large
 from tests.fleet.support import execute
 
-# Each takes a tenth of it where nothing else runs.
-MAX_SECONDS = 1.0
+# Each takes a fiftieth of it where nothing else runs. What it costs is bounded by rows and queries;
+# this is for what no row shows, also where other processes have most of the machine.
+MAX_SECONDS = 5.0
 MATCHES = large.PARTITIONS * large.TAGS
 
 

@@ -11,7 +11,7 @@ from rest_framework.test import APIClient
 from tagmill import config
 from tagmill.flows import ingest
 from tagmill.matches.models import Match
-from tagmill.work import leases
+from tagmill.work import queue
 from tagmill_expressions import parser
 from tagmill_expressions.syntax import SyntaxTree
 from tests.api.conftest import BARE, problem
@@ -232,7 +232,7 @@ def test_a_cancelled_preview_leaves_no_work(
     uuid = ask(operator).json()["uuid"]
     assert operator.delete(f"{URL}/{uuid}").status_code == 204
     assert evaluate() == 0
-    assert leases.job_counts()["todo"] == 0
+    assert queue.job_counts()["todo"] == 0
     problem(operator.delete(f"{URL}/{uuid}"), 404, "not_found")
 
 
@@ -250,7 +250,7 @@ def test_committing_a_previewed_definition_evaluates_nothing_again(
     assert (made["state"], made["node_count"]) == ("ready", 3)
     changed = operator.patch("/api/v1/tags/old", {"definition": HAS_GPU}, format="json").json()
     assert (changed["definition"], changed["node_count"]) == (HAS_GPU, 3)
-    assert leases.job_counts()["todo"] == 0
+    assert queue.job_counts()["todo"] == 0
     assert evaluate() == 0
     assert list(Match.objects.order_by("pk").values_list("rev", "evaluated_at")) == before
 

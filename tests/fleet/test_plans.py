@@ -26,7 +26,7 @@ from tagmill.tags import (
     waiting,
 )
 from tagmill.tags.models import Rebuild, Tag
-from tagmill.work import leases
+from tagmill.work import queue
 from tests.fleet.plans import fill
 from tests.fleet.support import plan, scanned
 
@@ -69,8 +69,8 @@ def test_no_hot_statement_reads_a_large_table_whole() -> None:
         (matches, "stale", {"partitions": partitions[:1]}),
         (matches, "stale", {"partitions": partitions[:4]}),
         (matches, "lock_matches", {"partitions": partitions[:4], "expressions": expressions}),
-        (leases, "candidates", {"clusters": None, "holds": partitions[:9], "overtaken": 8}),
-        (leases, "candidates", {"clusters": ids(Cluster), "holds": [], "overtaken": 8}),
+        (queue, "candidates", {"clusters": None, "holds": partitions[:9], "overtaken": 8}),
+        (queue, "candidates", {"clusters": ids(Cluster), "holds": [], "overtaken": 8}),
         (freshness, "status", {"expressions": expressions[:1], "tags": [tag.id]}),
         (members, "membership", {"expression": tag.expression_id, "tag": tag.id}),
         (matches, "stale_for", {"expressions": expressions[:1]}),
@@ -101,7 +101,7 @@ def test_no_hot_statement_reads_a_large_table_whole() -> None:
         ),
         (changes, "named_places", {"partitions": partitions, "slots": partitions}),
         (conversion, "present_members", {"expression": expressions[0]}),
-        (leases, "fetch_jobs", {"queues": [leases.queue(item) for item in partitions]}),
+        (queue, "fetch_jobs", {"queues": [queue.queue_of(item) for item in partitions]}),
     ]
     for module, name, parameters in hot:
         found = plan(sql.query(module.__file__, name), parameters)

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +26,11 @@ from loadtest.planner.capacity import (
 from loadtest.planner.demand import DOCUMENT_BYTES, VARIETY, Demand
 from loadtest.planner.plan import plan
 from loadtest.planner.simulation import MAX_PARTITIONS, simulate
+from tagmill.fleet import clusters
+from tagmill.fleet.models import Partition
+from tagmill.tags.tags import create as create_tag
+from tagmill.work import leases
+from tests.fleet.support import HAS_GPU, a_worker, put
 from tests.loadtest.conftest import ROOT
 
 # The time in which a cluster of 4,000 nodes was done, at 12 s for 10,000.
@@ -277,18 +283,29 @@ def test_the_largest_fleet_in_the_smallest_partitions_is_planned_in_bounded_time
     assert time.process_time() - began < 30
 
 
-def test_leases_are_counted_as_the_queue_makes_them() -> None:
-    for workers, partitions, is_cold in itertools.product(
-        (1, 2, 3, 7, 64), (1, 2, 3, 5, 16, 17, 99, 1_000), (False, True)
-    ):
-        left, made, waiting = partitions, [], 0
-        while left:
-            made.append(sharing.size(left, workers, is_cold=is_cold))
-            waiting += left
-            left -= made[-1]
-        found = sharing.shared(partitions, workers, is_cold=is_cold)
-        last = made[-workers:]
-        assert found == sharing.Shared(len(made), made[0], sum(last) / len(last), waiting)
+@pytest.mark.django_db
+@pytest.mark.parametrize("is_cold", [False, True])
+@pytest.mark.parametrize(("partitions", "count"), [(1, 1), (17, 1), (40, 3), (5, 7)])
+def test_leases_are_counted_as_the_queue_makes_them(
+    configure: Callable[..., None], partitions: int, count: int, is_cold: bool
+) -> None:
+    configure(partition_slots=8)
+    clusters.create("north")
+    put(*(f"n{number}" for number in range(8 * partitions)), cluster="north")
+    create_tag("gpu", definition=HAS_GPU)
+    ids = list(Partition.objects.values_list("id", flat=True))
+    waiting, sizes = [len(ids)], []
+    registered = [a_worker(name=str(number)) for number in range(count)]
+    for worker in itertools.cycle(registered):
+        leased = len(leases.lease(worker, 256, [] if is_cold else ids).leases)
+        if not leased:
+            break
+        sizes.append(leased)
+        waiting.append(waiting[-1] - leased)
+    last = sizes[-count:]
+    expected = sharing.Shared(len(sizes), sizes[0], sum(last) / len(last), sum(waiting))
+    assert len(ids) == partitions == sum(sizes)
+    assert sharing.shared(partitions, count, is_cold=is_cold) == expected
 
 
 def test_a_slice_of_many_workers_is_like_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:

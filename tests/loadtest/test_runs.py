@@ -40,6 +40,7 @@ def test_a_fleet_of_simulated_workers_measures_the_server_and_loses_nothing(mana
     assert found["lease_p95_ms"] > 0
     assert found["bottleneck"]
     assert found["steps"][-1]["cores"]["server"] > 0
+    assert found["crashes"] == []
     # Vanished workers, late and repeated results: every match is fresh all the same, and right.
     assert found["end"]["stale_matches"] == found["end"]["wrong_matches"] == 0
     assert f"{PREFIX}{found['pid']}" not in databases()

@@ -18,11 +18,8 @@ from tagmill.tags import tags
 from tagmill.tags.models import Preview
 from tagmill_expressions import documents
 from tagmill_expressions.vocabulary import Vocabulary
-from tests.fleet.fixtures import no_jobs
 from tests.fleet.support import GPU, HAS_GPU, a_worker, put, work
 from tests.tags.test_vocabulary import learn_parts, packed
-
-__all__ = ["no_jobs"]
 
 
 def tag(*arguments: str, color: bool = False) -> str:

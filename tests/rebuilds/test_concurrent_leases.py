@@ -17,7 +17,7 @@ from tagmill.flows import ingest
 from tagmill.flows.clusters import delete as delete_cluster
 from tagmill.matches import staleness
 from tagmill.tags import tags
-from tagmill.work import leases, workers
+from tagmill.work import leases, queue, workers
 from tagmill.work.models import Lease
 from tests.fleet.support import (
     BARE,
@@ -70,7 +70,7 @@ def test_many_that_defer_the_same_partitions_make_one_job_each() -> None:
     def defer(seed: int) -> None:
         chance = random.Random(seed)
         for _ in range(4):
-            leases.defer_partitions(chance.sample(ids, len(ids) - seed % 3))
+            queue.defer_partitions(chance.sample(ids, len(ids) - seed % 3))
 
     at_once(*(lambda seed=seed: defer(seed) for seed in range(8)))
     assert sorted(jobs()) == [(item, "todo") for item in ids]

@@ -36,7 +36,7 @@ from tagmill.flows.clusters import delete as delete_cluster
 from tagmill.matches import staleness
 from tagmill.tags import assignments, previews, rebuilds, tags
 from tagmill.tags.models import Preview, Rebuild, Tag
-from tagmill.work import leases
+from tagmill.work import leases, queue
 from tagmill_wire.messages import Failure
 from tests.fleet.support import (
     a_worker,
@@ -257,7 +257,7 @@ def test_everything_at_once_never_deadlocks(out_of_order: list[str]) -> None:
     leases.repair()
     work(many[0].worker)
     assert staleness.stale_partitions() == []
-    assert leases.job_counts()["todo"] == leases.job_counts()["doing"] == 0
+    assert queue.job_counts()["todo"] == queue.job_counts()["doing"] == 0
     assert (
         not Tag.objects.exclude(pending_expression=None)
         .filter(pending_expression__failed_at=None)

@@ -16,7 +16,7 @@ from tagmill.fleet.models import Cluster, Partition
 from tagmill.matches import staleness
 from tagmill.matches.models import Match, MatchChange
 from tagmill.tags import rebuilds, tags
-from tagmill.work import leases
+from tagmill.work import leases, policy, queue
 from tagmill.work.models import Lease, Worker, WorkerToken
 from tagmill_wire import bitmap
 from tagmill_wire.messages import Failure, MatchResult
@@ -344,7 +344,7 @@ def test_what_a_worker_could_not_evaluate_waits_for_its_time_or_for_a_change(
     execute("UPDATE procrastinate_jobs SET scheduled_at = now() - interval '1 second'")
     (again,) = leases.lease(worker, 1, []).leases
     leases.give_up(worker, [again.lease], "the document in slot 1 could not be read", 300)
-    leases.defer_partitions([lease.partition], leases.PREVIEW)
+    queue.defer_partitions([lease.partition], policy.PREVIEW)
     assert partitions(worker, 1) == []
     put("a", xml=BARE)
     assert partitions(worker, 1) == [lease.partition]

@@ -17,7 +17,7 @@ from tagmill.flows.clusters import delete as delete_cluster
 from tagmill.matches.models import Match
 from tagmill.tags import publishing, rebuilds, tags
 from tagmill.tags.models import Tag
-from tagmill.work import leases
+from tagmill.work import leases, queue
 from tagmill.work.models import Worker
 from tagmill_wire.messages import Failure
 from tests.fleet.support import (
@@ -116,7 +116,7 @@ def test_a_lease_that_is_given_back_and_the_deletion_of_a_cluster(worker: Worker
     (lease,) = leases.lease(worker, 8, []).leases
     # It changes meanwhile, and so has a waiting job beside the lease.
     execute("UPDATE partition SET rev = rev + 1 WHERE id = %s", [lease.partition])
-    leases.defer_stale([lease.partition])
+    queue.defer_stale([lease.partition])
     with transaction.atomic():
         execute("SELECT FROM lease FOR UPDATE")
         giving = in_thread(lambda: leases.give_up(worker, [lease.lease], ""))
@@ -125,7 +125,7 @@ def test_a_lease_that_is_given_back_and_the_deletion_of_a_cluster(worker: Worker
         until_blocked(2)
     done(giving)
     done(deleting)
-    assert leases.job_counts()["todo"] == 0
+    assert queue.job_counts()["todo"] == 0
 
 
 def test_a_definition_that_is_replaced_and_the_completion_of_the_new_one(worker: Worker) -> None:

@@ -16,7 +16,7 @@ from tagmill.flows import maintenance
 from tagmill.matches.models import Expression, Match, MatchChange
 from tagmill.tags import rebuilds, tags
 from tagmill.tags.models import Rebuild, RebuildTarget
-from tagmill.work import leases
+from tagmill.work import leases, queue
 from tagmill.work.models import Lease
 from tests.fleet.support import (
     ANY,
@@ -213,7 +213,7 @@ def test_jobs_are_counted_by_status(fleet: None) -> None:
     tags.create("gpu", definition=HAS_GPU)
     lease_one(a_worker())
     put("a", "b")
-    found = leases.job_counts()
+    found = queue.job_counts()
     assert (found["todo"], found["doing"], found["succeeded"]) == (1, 1, 0)
 
 

@@ -13,7 +13,7 @@ from tagmill.flows import maintenance
 from tagmill.matches.models import Expression, MatchChange
 from tagmill.tags import previews, rebuilds, tags
 from tagmill.tags.models import Preview
-from tagmill.work import leases
+from tagmill.work import leases, policy, queue
 from tagmill.work.models import Worker
 from tests.fleet.support import (
     ANY,
@@ -74,7 +74,7 @@ def test_what_else_is_stale_waits_for_the_next_lease(user: User) -> None:
     work(worker)
     assert previews.progress([made.uuid])[made.uuid].state == "complete"
     assert tags.update("gpu", comment="").expression is not None
-    assert leases.job_counts()["todo"] == 0
+    assert queue.job_counts()["todo"] == 0
 
 
 def test_a_job_that_waits_is_raised_and_none_is_added(user: User) -> None:
@@ -83,7 +83,7 @@ def test_a_job_that_waits_is_raised_and_none_is_added(user: User) -> None:
     previews.start(ANY, {}, user, "c")
     assert jobs("todo") == before
     found = execute("SELECT DISTINCT priority FROM procrastinate_jobs WHERE status = 'todo'")
-    assert found == [(leases.PREVIEW | leases.REBUILD,)]
+    assert found == [(policy.PREVIEW | policy.REBUILD,)]
 
 
 def test_after_previews_ordinary_work_comes_first_while_there_is_any(user: User) -> None:
@@ -136,7 +136,7 @@ def test_a_preview_lease_that_is_given_back_leaves_a_job_for_everything(user: Us
     leases.give_up(worker, [lease.lease], "draining")
     again = a_worker(name="other")
     work(again)
-    assert leases.job_counts()["todo"] == 0
+    assert queue.job_counts()["todo"] == 0
     assert tags.update("gpu", comment="").expression is not None
 
 
@@ -237,5 +237,5 @@ def test_an_expired_preview_is_forgotten_and_its_expression_collected(
     maintenance.collect_expressions()
     assert not Expression.objects.filter(text=ANY).exists()
     assert not MatchChange.objects.exists()
-    assert leases.job_counts()["todo"] == 0
+    assert queue.job_counts()["todo"] == 0
     assert Partition.objects.count() == 2

@@ -17,13 +17,10 @@ from loadtest.rig.stack import Stack
 from tagmill.errors import Busy
 from tagmill.fleet import clusters
 from tagmill.tags.models import Preview
-from tests.fleet.fixtures import no_jobs
 from tests.fleet.support import HAS_GPU, a_worker, done, in_thread, put, until, work
 from tests.server.conftest import database_url
 from tests.server.test_pools import blocked_by
 from tests.server.test_serve import call, token_of
-
-__all__ = ["no_jobs"]
 
 URL = "/api/v1/tags/preview"
 

@@ -17,12 +17,9 @@ from tagmill.work import workers
 from tagmill.work.models import Lease, WorkerToken
 from tagmill_wire.messages import Batch, load
 from tagmill_wire.pagehead import PageHead
-from tests.fleet.fixtures import no_jobs
 from tests.fleet.support import HAS_GPU, a_worker, execute, put, work
 from tests.fleet.test_incarnation import ELSEWHERE
 from tests.server.test_serve import LEASE, call, registered, token_of, worker
-
-__all__ = ["no_jobs"]
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ from tagmill.matches import staleness
 from tagmill.matches.models import Expression, Match, MatchChange
 from tagmill.tags import freshness, previews, rebuilds, tags
 from tagmill.tags.models import NodeTag, Preview, Rebuild, Tag
-from tagmill.work import leases, workers
+from tagmill.work import leases, queue, workers
 from tagmill.work.models import Lease, Worker
 from tagmill_wire import bitmap
 from tagmill_wire.messages import Completion, PartitionResult, Register
@@ -171,11 +171,11 @@ class Fleet(RuleBasedStateMachine):
         if found is None:
             return
         is_fresh = not staleness.stale_for([found.expression_id])
-        jobs = leases.job_counts()
+        jobs = queue.job_counts()
         self.define_as(name, found.expression.text)
         if is_fresh:
             assert Tag.objects.get(name=name).expression_id == found.expression_id
-            assert leases.job_counts() == jobs
+            assert queue.job_counts() == jobs
 
     # -- the database ----------------------------------------------------------------------------
 
@@ -445,7 +445,7 @@ class Fleet(RuleBasedStateMachine):
 
     @invariant()
     def a_partition_has_one_lease_at_most_and_no_slot_twice(self) -> None:
-        assert Lease.objects.count() == leases.job_counts()["doing"]
+        assert Lease.objects.count() == queue.job_counts()["doing"]
         for partition in Partition.objects.all():
             slots = list(partition.nodes.values_list("slot", flat=True))
             assert len(slots) == len(set(slots)) == partition.next_slot
@@ -470,7 +470,7 @@ class Fleet(RuleBasedStateMachine):
                     fetch.page(3)
                 self.send((0, named, fetch.result(None)))
         maintenance.sweep()
-        assert leases.job_counts()["todo"] == leases.job_counts()["doing"] == 0
+        assert queue.job_counts()["todo"] == queue.job_counts()["doing"] == 0
 
     def everything_is_true(self) -> None:
         live = Node.objects.filter(deleted_at=None).prefetch_related("documents")

@@ -20,7 +20,7 @@ from loadtest.references import documents
 from loadtest.rig.http import Api
 from loadtest.rig.stack import Stack, free_port, running
 from tagmill.tags.models import NodeTag
-from tagmill.work import leases, workers
+from tagmill.work import queue, workers
 from tagmill.work.models import Lease, Worker
 from tagmill_expressions import documents as composed
 from tagmill_expressions import evaluation
@@ -109,7 +109,7 @@ class System:
             found = NodeTag.objects.filter(tag__name=name).values_list("node_id", flat=True)
             assert set(found) == expected
         # Vocabularies may still be learnt.
-        self.wait(lambda: not any(leases.job_counts()[status] for status in ("todo", "doing")))
+        self.wait(lambda: not any(queue.job_counts()[status] for status in ("todo", "doing")))
         assert not Lease.objects.exists()
 
 

@@ -13,7 +13,7 @@ from tagmill.fleet import clusters
 from tagmill.matches.models import Expression
 from tagmill.tags import previews, tags
 from tagmill.tags.models import Preview
-from tagmill.work import leases
+from tagmill.work import queue
 from tests.fleet.support import (
     ANY,
     HAS_GPU,
@@ -113,7 +113,7 @@ def test_work_goes_on_while_previews_come_and_go(user: User) -> None:
     work(worker)
     found = previews.progress(list(Preview.objects.values_list("uuid", flat=True)))
     assert [item.state for item in found.values()] == ["complete", "complete"]
-    assert leases.job_counts()["todo"] == 0
+    assert queue.job_counts()["todo"] == 0
 
 
 def test_two_last_completions_at_once_record_that_a_preview_is_complete(user: User) -> None:

@@ -14,7 +14,7 @@ from django.db import connection
 from pydantic import ValidationError
 
 from api.server import health, logs, threads
-from tagmill import database
+from tagmill import database, sql
 from tagmill.config import Config, load
 from tagmill.errors import ConfigurationError, DatabaseUnavailable
 
@@ -84,18 +84,13 @@ def check_database() -> None:
 
 def warn_of_connections(needed: int) -> None:
     """Where the database has fewer connections than this server alone may want at once."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT sum(setting::int * CASE name WHEN 'max_connections' THEN 1 ELSE -1 END)"
-            " FROM pg_settings WHERE name IN ('max_connections', 'superuser_reserved_connections')"
-        )
-        (free,) = cursor.fetchone()
+    allowed = sql.max_connections()
     connection.close()
-    if free < needed:
+    if allowed < needed:
         log.warning(
             "the database's max_connections is too small: raise it, or lower TAGMILL_THREADS",
             needed=needed,
-            allowed=int(free),
+            allowed=allowed,
         )
 
 

@@ -10,7 +10,7 @@ from tagmill import locks, sql
 from tagmill.errors import NotFound, StillInUse
 from tagmill.fleet.models import Cluster
 from tagmill.tags import assignments
-from tagmill.work import leases
+from tagmill.work import leases, queue
 
 
 def delete(cluster: Cluster, expects: Callable[[Cluster], None] | None = None) -> None:
@@ -44,5 +44,5 @@ def delete_partitions(partitions: Sequence[int]) -> None:
     are locked, have no live node, and the fleet is held alone."""
     leases.end_in(partitions)
     assignments.hold_all(partitions)
-    leases.cancel_in(partitions)
+    queue.cancel_in(partitions)
     sql.run(__file__, "delete_partitions", {"partitions": list(partitions)})

@@ -14,7 +14,7 @@ from tagmill.fleet import incarnation, vocabularies
 from tagmill.fleet.models import Cluster, Partition
 from tagmill.matches import matches
 from tagmill.tags import failures, previews, publishing, rebuilds
-from tagmill.work import leases, workers
+from tagmill.work import leases, policy, queue, workers
 from tagmill.work.models import Worker
 from tagmill_wire import bitmap
 from tagmill_wire.messages import (
@@ -61,7 +61,7 @@ def complete(worker: Worker, completion: Completion) -> CompletionAnswer:
         rebuilds.notify_progress()
         previews.notify_evaluated([*applied.expressions, *failing])
         # A partition that changed meanwhile, or an expression that failed, still waits.
-        leases.defer_stale(lease.partition for lease in ended.values())
+        queue.defer_stale(lease.partition for lease in ended.values())
     _charge_quotas(worker, completion.results, ended)
     failures.say(worker.name, str(worker.uuid), failed)
     return CompletionAnswer([_outcome(part, applied, ended) for part in completion.results])
@@ -164,7 +164,7 @@ def _charge_quotas(
     worker: Worker, results: Sequence[PartitionResult], ended: dict[str, leases.Ended]
 ) -> None:
     """Charge the time that previews and changes took to their quotas of the worker's time."""
-    for kind in (leases.PREVIEW, leases.CHANGE):
+    for kind in (policy.PREVIEW, policy.CHANGE):
         theirs = {key: lease for key, lease in ended.items() if lease.kind == kind}
         if theirs:
             began = min(lease.leased_at for lease in theirs.values())

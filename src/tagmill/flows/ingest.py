@@ -27,7 +27,7 @@ from tagmill.fleet.models import Cluster
 from tagmill.fleet.partitions import ClusterGone, HeldPartitions, reserve
 from tagmill.flows.writes import Stored, Writes, check_probes
 from tagmill.matches import staleness
-from tagmill.work import leases
+from tagmill.work import policy, queue
 
 __all__ = ["Upload", "Verdict", "delete", "store"]
 
@@ -224,7 +224,7 @@ def _changed(held: HeldPartitions) -> None:
     """Raise the revs, and leave the work that this makes with the queue: the last thing done."""
     changed = held.write()
     if changed and staleness.any_live():
-        leases.defer_partitions(changed, leases.CHANGE)
+        queue.defer_partitions(changed, policy.CHANGE)
 
 
 def _live(system_ids: list[str]) -> dict[str, Stored]:

@@ -18,21 +18,17 @@ Procrastinate starts each once an interval, however many servers there are.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import threading
 from collections.abc import Callable
 from datetime import timedelta
 from importlib import import_module
-from typing import cast
 
 import structlog
 from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.db import connection, connections, transaction
 from django.db.models.functions import Now
-from procrastinate.contrib.django import app
-from procrastinate.contrib.django.django_connector import DjangoConnector
 
 from tagmill import locks, sql
 from tagmill.audit import trail
@@ -43,32 +39,24 @@ from tagmill.flows import emptied
 from tagmill.locks import Lock
 from tagmill.tags import changes, previews, publishing, rebuilds
 from tagmill.tags.models import Rebuild
-from tagmill.work import leases, workers
+from tagmill.work import leases, queue, workers
 
 log = structlog.get_logger("tagmill.maintenance")
 
-QUEUE = "maintenance"
+# They are bounded by how long they are kept (docs/settings.md), not by the fleet.
+GROWING = ("assignment_change", "audit_event", "match_change", "rebuild_target")
 RESTART_SECONDS = 2.0
-# How soon the thread notices that it is to stop.
-STOP_SECONDS = 0.25
 
 
 def _periodic(cron: str) -> Callable[[Callable[[], object]], Callable[[], object]]:
-    """Register the function as a periodic task; it stays callable as it is.
-
-    `cron` has seconds, if any, as its sixth and last field (croniter).
-    """
+    """Register the function as a periodic task; it stays callable as it is."""
 
     def register(work: Callable[[], object]) -> Callable[[], object]:
         @functools.wraps(work)
         def run(timestamp: int) -> None:
             bounded(work)()
 
-        name = work.__name__
-        # No `lock`: the job of a server that was killed would hold it for ever, and two at a time
-        # are harmless.
-        task = app.task(name=name, queue=QUEUE, queueing_lock=name)(run)
-        app.periodic(cron=cron)(task)
+        queue.register_periodic(work.__name__, cron, run)
         return work
 
     return register
@@ -128,7 +116,7 @@ def settle() -> int:
 
 @_periodic("*/10 * * * * 30")
 def clean() -> None:
-    leases.delete_finished_jobs()
+    queue.delete_finished_jobs()
     trail.forget()
     changes.forget()
     emptied.drop()
@@ -181,27 +169,13 @@ async def _run(stop: threading.Event) -> None:
     # closes: one that broke in an outage would break every later attempt.
     close = sync_to_async(connections.close_all)
     await close()
-    # Django's connections are for threads; Procrastinate's worker has its own, asynchronous.
-    connector = cast(DjangoConnector, app.connector).get_worker_connector()
-    async with app.with_connector(connector).open_async() as running:
-        work = asyncio.create_task(
-            running.run_worker_async(
-                queues=[QUEUE],
-                name="maintenance",
-                concurrency=1,
-                install_signal_handlers=False,
-                listen_notify=False,
-                fetch_job_polling_interval=1.0,
-                delete_jobs="successful",
-            )
-        )
-        # Looked at now and then: asyncio.run waits for its threads, and one that waited for `stop`
-        # would outlive a worker that failed.
-        while not (stop.is_set() or work.done()):
-            await asyncio.wait({work}, timeout=STOP_SECONDS)
-        work.cancel()
-        try:
-            with contextlib.suppress(asyncio.CancelledError):
-                await work
-        finally:
-            await close()
+    try:
+        await queue.run_periodic(stop)
+    finally:
+        await close()
+
+
+def growing_tables() -> list[tuple[str, float]]:
+    """(table, about how many rows) of those that grow until their rows are old enough."""
+    found = sql.rows(__file__, "estimated_rows", {"tables": list(GROWING)})
+    return [(table, float(estimate)) for table, estimate in found]

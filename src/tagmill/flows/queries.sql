@@ -66,6 +66,14 @@ RETURNING match.expression_id
 DELETE FROM document WHERE node_id = ANY(%(node_ids)s)
 
 
+-- name: estimated_rows
+-- What the last vacuum or analyze estimated: to count would be to read all of each table.
+SELECT relname::text, greatest(reltuples, 0)
+FROM pg_class
+WHERE oid = ANY(%(tables)s::regclass[])
+ORDER BY relname
+
+
 -- name: forget_failures
 -- Failed attempts are forgotten when every partition has a fresh match, or one that is younger than the
 -- last failure: the partition where it failed is among these.
@@ -82,7 +90,7 @@ WHERE e.id = held.id
   AND NOT EXISTS (
       SELECT
       FROM partition p
-      LEFT JOIN match m ON m.expression_id = e.id AND m.partition_id = p.id
+      LEFT JOIN effective_match m ON m.expression_id = e.id AND m.partition_id = p.id
       WHERE m.rev IS DISTINCT FROM p.rev
         AND (m.evaluated_at IS NULL OR e.attempted_at IS NULL OR m.evaluated_at <= e.attempted_at)
   )

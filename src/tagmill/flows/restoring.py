@@ -18,7 +18,7 @@ from tagmill.fleet import incarnation
 from tagmill.fleet.models import Partition, Vocabulary
 from tagmill.locks import Lock
 from tagmill.matches import staleness
-from tagmill.work import leases
+from tagmill.work import leases, queue
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def declare() -> Declared:
     leases.reap()
     with transaction.atomic():
         locks.fleet()
-        leases.defer_partitions(staleness.stale_partitions())
+        queue.defer_partitions(staleness.stale_partitions())
     return Declared(made, invalidated, len(partitions))
 
 

@@ -125,18 +125,17 @@ def _existing(expressions: set[int]) -> set[int]:
 def _locked(keys: Iterable[tuple[int, int]]) -> dict[tuple[int, int], _Match]:
     """The stored matches of these (expression, partition), locked, and maybe others."""
     wanted = set(keys)
-    found = locks.query(
-        Lock.MATCH,
-        __file__,
-        "lock_matches",
-        {
-            "partitions": sorted({partition for _, partition in wanted}),
-            "expressions": sorted({expression for expression, _ in wanted}),
-        },
-    )
+    values = {
+        "partitions": sorted({partition for _, partition in wanted}),
+        "expressions": sorted({expression for expression, _ in wanted}),
+    }
+    if not locks.query(Lock.MATCH, __file__, "lock_matches", values):
+        return {}
     return {
         (expression, partition): _Match(rev, true_at, bitmap.from_bytes(members))
-        for expression, partition, rev, true_at, members in found
+        for expression, partition, rev, true_at, members in sql.rows(
+            __file__, "locked_matches", values
+        )
     }
 
 

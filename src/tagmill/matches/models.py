@@ -1,7 +1,8 @@
 """Expressions, and the matches that say which slots of a partition an expression holds on.
 
 A match is a pure function of (expression, partition, rev): it can be lost, repeated or recomputed
-at will. It is fresh when `match.rev == partition.rev`; a missing row is stale.
+at will. It is fresh when its effective rev (`EffectiveMatch`) is its partition's; a missing row is
+stale.
 
 Bitmaps are `capacity / 8` bytes; slot n is bit `n % 8` (least significant first) of byte `n // 8`,
 which is what PostgreSQL's `get_bit(bytea, n)` reads and what
@@ -67,6 +68,25 @@ class Match(models.Model):
     class Meta:
         db_table = "match"
         indexes = [models.Index(fields=["partition", "rev"], name="match_partition_rev")]
+
+
+class EffectiveMatch(models.Model):
+    """The view `effective_match`: the one that says which rev a match counts as. Read only.
+
+    A match is fresh when `rev` is its partition's. Its members are those of `true_at`.
+    """
+
+    pk = models.CompositePrimaryKey("expression_id", "partition_id")
+    expression = models.ForeignKey(Expression, on_delete=models.DO_NOTHING, related_name="+")
+    partition = models.ForeignKey(Partition, on_delete=models.DO_NOTHING, related_name="+")
+    rev = models.BigIntegerField()
+    true_at = models.BigIntegerField()
+    members = models.BinaryField()
+    evaluated_at = models.DateTimeField()
+
+    class Meta:
+        managed = False
+        db_table = "effective_match"
 
 
 class MatchChange(models.Model):

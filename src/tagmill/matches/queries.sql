@@ -1,7 +1,6 @@
 -- name: any_live
--- Whether a tag or a live preview names an expression.
-SELECT EXISTS (SELECT FROM tag WHERE expression_id IS NOT NULL OR pending_expression_id IS NOT NULL)
-    OR EXISTS (SELECT FROM expression WHERE preview_until > now())
+-- Whether anything is to be evaluated. Relies on: nothing; what becomes live later defers its own work.
+SELECT EXISTS (SELECT FROM live_expression)
 
 
 -- name: apply_matches
@@ -53,12 +52,20 @@ SELECT id FROM expression WHERE id = ANY(%(expressions)s) ORDER BY id FOR KEY SH
 
 
 -- name: lock_matches
--- Locks stored matches, always in the same order.
-SELECT m.expression_id, m.partition_id, m.rev, coalesce(m.kept_rev, m.rev), m.members
+-- Locks stored matches, always in the same order. What is locked is read by another statement
+-- (locked_matches): this one waits, and would join the view as it was before.
+SELECT m.expression_id, m.partition_id
 FROM match m
 WHERE m.partition_id = ANY(%(partitions)s) AND m.expression_id = ANY(%(expressions)s)
 ORDER BY m.partition_id, m.expression_id
 FOR NO KEY UPDATE
+
+
+-- name: locked_matches
+-- Stored matches with the revs that they count as. Relies on: they were locked by a statement before.
+SELECT m.expression_id, m.partition_id, m.rev, m.true_at, m.members
+FROM effective_match m
+WHERE m.partition_id = ANY(%(partitions)s) AND m.expression_id = ANY(%(expressions)s)
 
 
 -- name: record_changes
@@ -74,27 +81,12 @@ FROM unnest(
 
 -- name: stale
 -- What waits for evaluation in the partitions given: (partition, expression, the stored rev or
--- null, whether somebody waits for it in a preview).
--- Relies on: a missing match is stale; an expression counts while a tag or a live preview names it and
--- it has not failed.
-WITH live AS (
-    SELECT e.id,
-           e.preview_until > now() IS TRUE
-           AND EXISTS (SELECT FROM preview v WHERE v.expression_id = e.id AND v.completed_at IS NULL)
-               AS is_preview
-    FROM expression e
-    WHERE e.failed_at IS NULL
-      AND (
-          EXISTS (SELECT FROM tag t WHERE t.expression_id = e.id)
-          OR EXISTS (SELECT FROM tag t WHERE t.pending_expression_id = e.id)
-          OR e.preview_until > now()
-      )
-)
+-- null, whether somebody waits for it in a preview). Relies on: a missing match is stale.
 SELECT p.id, live.id, m.rev, live.is_preview
 FROM partition p
-CROSS JOIN live
+CROSS JOIN live_expression live
 -- The partitions again: the planner does not carry them over from p, and would read all matches.
-LEFT JOIN match m ON m.expression_id = live.id AND m.partition_id = p.id
+LEFT JOIN effective_match m ON m.expression_id = live.id AND m.partition_id = p.id
                  AND m.partition_id = ANY(%(partitions)s)
 WHERE p.id = ANY(%(partitions)s) AND m.rev IS DISTINCT FROM p.rev
 ORDER BY p.id, live.id
@@ -107,30 +99,20 @@ FROM partition p
 WHERE EXISTS (
     SELECT
     FROM unnest(%(expressions)s::bigint[]) AS e (id)
-    LEFT JOIN match m ON m.expression_id = e.id AND m.partition_id = p.id
+    LEFT JOIN effective_match m ON m.expression_id = e.id AND m.partition_id = p.id
     WHERE m.rev IS DISTINCT FROM p.rev
 )
 ORDER BY p.id
 
 
 -- name: stale_partitions
--- Partitions where some live expression has no fresh match. Relies on the same as stale.sql.
-WITH live AS (
-    SELECT e.id
-    FROM expression e
-    WHERE e.failed_at IS NULL
-      AND (
-          EXISTS (SELECT FROM tag t WHERE t.expression_id = e.id)
-          OR EXISTS (SELECT FROM tag t WHERE t.pending_expression_id = e.id)
-          OR e.preview_until > now()
-      )
-)
+-- Partitions where some live expression has no fresh match. Relies on: a missing match is stale.
 SELECT p.id
 FROM partition p
 WHERE EXISTS (
     SELECT
-    FROM live
-    LEFT JOIN match m ON m.expression_id = live.id AND m.partition_id = p.id
+    FROM live_expression live
+    LEFT JOIN effective_match m ON m.expression_id = live.id AND m.partition_id = p.id
     WHERE m.rev IS DISTINCT FROM p.rev
 )
 ORDER BY p.id
@@ -147,41 +129,20 @@ RETURNING *
 
 -- name: partition_staleness
 -- For each partition given: how many live expressions have no match at its rev. Relies on: a missing
--- match is stale; an expression counts while a tag or a live preview names it and it has not failed.
-WITH live AS (
-    SELECT e.id
-    FROM expression e
-    WHERE e.failed_at IS NULL
-      AND (
-          EXISTS (SELECT FROM tag t WHERE t.expression_id = e.id)
-          OR EXISTS (SELECT FROM tag t WHERE t.pending_expression_id = e.id)
-          OR e.preview_until > now()
-      )
-)
+-- match is stale.
 SELECT p.id, count(live.id)
 FROM partition p
-CROSS JOIN live
-LEFT JOIN match m ON m.expression_id = live.id AND m.partition_id = p.id
+CROSS JOIN live_expression live
+LEFT JOIN effective_match m ON m.expression_id = live.id AND m.partition_id = p.id
 WHERE p.id = ANY(%(partitions)s) AND m.rev IS DISTINCT FROM p.rev
 GROUP BY p.id
 
 
 -- name: stale_matches
--- Matches that wait for evaluation: (expression, cluster, how many). Relies on: a missing match is stale;
--- an expression counts while a tag or a live preview names it and it has not failed.
-WITH live AS (
-    SELECT e.id
-    FROM expression e
-    WHERE e.failed_at IS NULL
-      AND (
-          EXISTS (SELECT FROM tag t WHERE t.expression_id = e.id)
-          OR EXISTS (SELECT FROM tag t WHERE t.pending_expression_id = e.id)
-          OR e.preview_until > now()
-      )
-)
+-- Matches that wait for evaluation: (expression, cluster, how many). Relies on: a missing match is stale.
 SELECT live.id, p.cluster_id, count(*)
-FROM live
+FROM live_expression live
 CROSS JOIN partition p
-LEFT JOIN match m ON m.expression_id = live.id AND m.partition_id = p.id
+LEFT JOIN effective_match m ON m.expression_id = live.id AND m.partition_id = p.id
 WHERE m.rev IS DISTINCT FROM p.rev
 GROUP BY live.id, p.cluster_id

@@ -1,7 +1,7 @@
 """What waits for evaluation: the one module that says which matches are fresh.
 
-A match is fresh when its rev is its partition's; a missing one is stale. An expression counts while
-a tag or a live preview names it and it has not failed.
+A match is fresh when its effective rev is its partition's; a missing one is stale. An expression
+counts while it is live. The views `effective_match` and `live_expression` say both, to everybody.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Stale(NamedTuple):
 
 
 def any_live() -> bool:
-    """Whether anything is to be evaluated at all: a tag or a live preview with an expression."""
-    return bool(sql.rows(__file__, "any_live", {})[0][0])
+    """Whether anything is to be evaluated at all."""
+    return sql.values(__file__, "any_live", {}) == [True]
 
 
 def stale(partitions: Sequence[int]) -> list[Stale]:
@@ -37,12 +37,12 @@ def stale(partitions: Sequence[int]) -> list[Stale]:
 
 
 def stale_partitions() -> list[int]:
-    return [row[0] for row in sql.rows(__file__, "stale_partitions", {})]
+    return sql.values(__file__, "stale_partitions", {})
 
 
 def stale_for(expressions: Sequence[int]) -> list[int]:
     """Partitions where one of these expressions, live or not, has no fresh match."""
-    return [row[0] for row in sql.rows(__file__, "stale_for", {"expressions": list(expressions)})]
+    return sql.values(__file__, "stale_for", {"expressions": list(expressions)})
 
 
 def by_partition(partitions: Iterable[int]) -> dict[int, int]:

@@ -19,7 +19,7 @@ from tagmill.config import ROOT, load
 from tagmill.errors import Busy, ManualTag, NotFound, TooExpensive
 from tagmill.fleet.models import Document, Node
 from tagmill.matches.expressions import check, digest
-from tagmill.matches.models import Match
+from tagmill.matches.models import EffectiveMatch
 from tagmill.tags.models import Tag
 from tagmill.work.models import Worker
 from tagmill_wire import bitmap
@@ -110,7 +110,7 @@ def of_definition(text: str, namespaces: Mapping[str, str], system_id: str) -> N
 
 
 def _stored(text: str, namespaces: Mapping[str, str], node: Node) -> Stored | None:
-    match = Match.objects.filter(
+    match = EffectiveMatch.objects.filter(
         expression__digest=digest(text, namespaces), partition=node.partition_id
     ).first()
     if match is None:
@@ -119,8 +119,7 @@ def _stored(text: str, namespaces: Mapping[str, str], node: Node) -> Stored | No
     return Stored(
         is_member=bool(members >> node.slot & 1),
         is_fresh=match.rev == node.partition.rev,
-        # During a forced rebuild, `kept_rev` is the rev that the members are true at.
-        rev=match.rev if match.rev >= 0 or match.kept_rev is None else match.kept_rev,
+        rev=match.true_at,
         evaluated_at=match.evaluated_at,
     )
 

@@ -33,7 +33,7 @@ from tagmill.matches.models import Expression
 from tagmill.tags import failures, places
 from tagmill.tags.models import Preview
 from tagmill.tags.places import Found
-from tagmill.work import leases
+from tagmill.work import policy, queue
 from tagmill_wire import bitmap
 
 Change = Literal["members", "out", "added", "removed"]
@@ -148,7 +148,7 @@ def start(
         _finish(Preview.objects.filter(id=made))
         if replaced:
             _notify_ended()
-        leases.defer_partitions(staleness.stale_for([expression.id]), leases.PREVIEW)
+        queue.defer_partitions(staleness.stale_for([expression.id]), policy.PREVIEW)
         return Preview.objects.select_related("expression", "compare_to").get(id=made)
 
 

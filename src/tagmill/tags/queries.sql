@@ -53,7 +53,7 @@ WHERE t.id = ANY(%(tags)s)
   AND NOT EXISTS (
       SELECT
       FROM partition p
-      LEFT JOIN match m ON m.expression_id = t.pending_expression_id AND m.partition_id = p.id
+      LEFT JOIN effective_match m ON m.expression_id = t.pending_expression_id AND m.partition_id = p.id
       LEFT JOIN rebuild_target target
              ON target.expression_id = t.pending_expression_id
             AND target.partition_id = p.id
@@ -93,15 +93,9 @@ SELECT id FROM counted WHERE workers >= %(most)s OR attempts >= %(most_alone)s
 SELECT DISTINCT e.id
 FROM unnest(%(expressions)s::numeric[], %(partitions)s::bigint[], %(revs)s::bigint[])
     AS failure (expression_id, partition_id, rev)
-JOIN expression e ON e.id = failure.expression_id
-LEFT JOIN match m ON m.expression_id = e.id AND m.partition_id = failure.partition_id
-WHERE e.failed_at IS NULL
-  AND (m.rev IS NULL OR m.rev < failure.rev)
-  AND (
-      EXISTS (SELECT FROM tag WHERE tag.expression_id = e.id)
-      OR EXISTS (SELECT FROM tag WHERE tag.pending_expression_id = e.id)
-      OR e.preview_until > now()
-  )
+JOIN live_expression e ON e.id = failure.expression_id
+LEFT JOIN effective_match m ON m.expression_id = e.id AND m.partition_id = failure.partition_id
+WHERE m.rev IS NULL OR m.rev < failure.rev
 ORDER BY 1
 
 
@@ -231,7 +225,7 @@ SELECT (SELECT uuid FROM current_incarnation), coalesce(string_agg(
            ',' ORDER BY p.id
        ), '')
 FROM partition p
-LEFT JOIN match m ON m.partition_id = p.id AND m.expression_id = %(expression)s
+LEFT JOIN effective_match m ON m.partition_id = p.id AND m.expression_id = %(expression)s
 LEFT JOIN assignment a ON a.partition_id = p.id AND a.tag_id = %(tag)s
 
 
@@ -269,9 +263,9 @@ WHERE EXISTS (
 SELECT p.id, p.capacity, m.members,
        array(SELECT n.slot
              FROM node n
-             WHERE n.partition_id = p.id AND n.rev > coalesce(m.kept_rev, m.rev)
+             WHERE n.partition_id = p.id AND n.rev > m.true_at
                AND n.deleted_at IS NOT NULL)
-FROM match m
+FROM effective_match m
 JOIN partition p ON p.id = m.partition_id
 WHERE m.expression_id = %(expression)s
 ORDER BY p.id
@@ -282,9 +276,8 @@ ORDER BY p.id
 -- expression (null: not evaluated yet), the members of the tag that it is compared with, published or
 -- assigned by hand, and the slots of nodes that were deleted after the older of both evaluations, which may
 -- still have a bit.
--- Relies on: a tombstone's rev is above the rev of every match that may hold its bit. What members are true
--- at is `kept_rev` during a forced rebuild (`rev` is -1 then), else `rev`. Bits of manual tags go with the
--- node.
+-- Relies on: a tombstone's rev is above what every match that may hold its bit is true at. Bits of manual
+-- tags go with the node.
 SELECT p.id, p.cluster_id, p.next_slot, p.node_count, m.members, coalesce(published.members, assigned.members),
        CASE WHEN older.true_at < p.rev THEN (
            SELECT array_agg(n.slot)
@@ -292,14 +285,14 @@ SELECT p.id, p.cluster_id, p.next_slot, p.node_count, m.members, coalesce(publis
            WHERE n.partition_id = p.id AND n.rev > older.true_at AND n.deleted_at IS NOT NULL
        ) END
 FROM partition p
-LEFT JOIN match m ON m.partition_id = p.id AND m.expression_id = %(expression)s
+LEFT JOIN effective_match m ON m.partition_id = p.id AND m.expression_id = %(expression)s
 LEFT JOIN tag ON tag.id = %(compare_to)s
-LEFT JOIN match published ON published.partition_id = p.id
-                         AND published.expression_id = tag.expression_id
+LEFT JOIN effective_match published ON published.partition_id = p.id
+                                   AND published.expression_id = tag.expression_id
 LEFT JOIN assignment assigned ON assigned.partition_id = p.id AND assigned.tag_id = tag.id
                              AND tag.expression_id IS NULL
 CROSS JOIN LATERAL (
-    SELECT least(coalesce(m.kept_rev, m.rev), coalesce(published.kept_rev, published.rev)) AS true_at
+    SELECT least(m.true_at, published.true_at) AS true_at
 ) older
 WHERE %(cluster)s::bigint IS NULL OR p.cluster_id = %(cluster)s
 ORDER BY p.id
@@ -316,11 +309,11 @@ JOIN expression e ON e.id = v.expression_id
 CROSS JOIN LATERAL (
     SELECT count(*) AS partitions,
            count(*) FILTER (
-               WHERE coalesce(m.kept_rev, m.rev, -1) < target.value::bigint
+               WHERE coalesce(m.true_at, -1) < target.value::bigint
            ) AS pending
     FROM jsonb_each_text(v.targets) AS target
     JOIN partition p ON p.id = target.key::bigint
-    LEFT JOIN match m ON m.expression_id = v.expression_id AND m.partition_id = p.id
+    LEFT JOIN effective_match m ON m.expression_id = v.expression_id AND m.partition_id = p.id
 ) reached
 WHERE v.uuid = ANY(%(previews)s)
 
@@ -334,7 +327,7 @@ FROM (
     SELECT p.id, p.node_count, count(*) AS targets, count(*) FILTER (WHERE m.rev >= t.rev) AS reached
     FROM rebuild_target t
     JOIN partition p ON p.id = t.partition_id
-    LEFT JOIN match m ON m.expression_id = t.expression_id AND m.partition_id = t.partition_id
+    LEFT JOIN effective_match m ON m.expression_id = t.expression_id AND m.partition_id = t.partition_id
     WHERE t.rebuild_id = %(rebuild)s
     GROUP BY p.id
 ) partitions
@@ -362,7 +355,7 @@ WHERE r.id = ANY(%(rebuilds)s)
       SELECT
       FROM rebuild_target t
       JOIN expression e ON e.id = t.expression_id AND e.failed_at IS NULL
-      LEFT JOIN match m ON m.expression_id = t.expression_id AND m.partition_id = t.partition_id
+      LEFT JOIN effective_match m ON m.expression_id = t.expression_id AND m.partition_id = t.partition_id
       WHERE t.rebuild_id = r.id
         AND (m.rev IS NULL OR m.rev < t.rev)
         AND EXISTS (
@@ -419,15 +412,14 @@ WHERE match.expression_id = held.expression_id AND match.partition_id = held.par
 -- Matches are read once. Nodes that were deleted after an evaluation still have their bit in it: those bits
 -- are taken off by one mask for each partition and each rev that members are true at, however many
 -- expressions there are, and only where a partition has changed since.
--- Relies on: a tombstone's rev is above the rev of every match that may hold its bit. What members are true
--- at is `kept_rev` during a forced rebuild (`rev` is -1 then), else `rev`. Bits of assignments go with the
--- node. In the text of a bytea, bit n of `get_bit` is the character n # 7.
+-- Relies on: a tombstone's rev is above what every match that may hold its bit is true at. Bits of
+-- assignments go with the node. In the text of a bytea, bit n of `get_bit` is the character n # 7.
 WITH found AS (
     SELECT m.expression_id, m.rev = p.rev AS is_fresh, m.evaluated_at,
            bit_count(m.members)::int AS nodes, octet_length(m.members) AS bytes,
-           CASE WHEN coalesce(m.kept_rev, m.rev) < p.rev THEN p.id END AS behind,
-           CASE WHEN coalesce(m.kept_rev, m.rev) < p.rev THEN coalesce(m.kept_rev, m.rev) END AS true_at
-    FROM match m
+           CASE WHEN m.true_at < p.rev THEN p.id END AS behind,
+           CASE WHEN m.true_at < p.rev THEN m.true_at END AS true_at
+    FROM effective_match m
     JOIN partition p ON p.id = m.partition_id
     WHERE m.expression_id IN (SELECT unnest(%(expressions)s::bigint[]))
 ),
@@ -458,9 +450,10 @@ gone AS (
     CROSS JOIN LATERAL (
         SELECT m.expression_id,
                bit_count(('x' || encode(m.members, 'hex'))::varbit & d.slots)::int AS nodes
-        FROM match m
+        FROM effective_match m
+        -- The rev again, for the index: it is the one that members are true at, or -1.
         WHERE m.partition_id = d.partition_id AND m.rev IN (d.true_at, -1)
-          AND coalesce(m.kept_rev, m.rev) = d.true_at AND octet_length(m.members) = d.bytes
+          AND m.true_at = d.true_at AND octet_length(m.members) = d.bytes
           AND m.expression_id = ANY(%(expressions)s)
         -- Not joined in another order: few partitions have changed.
         OFFSET 0
@@ -524,8 +517,8 @@ waiting AS (
     FROM wanted w
     JOIN expression e ON e.id = w.expression_id
     JOIN partition p ON p.id = w.partition_id
-    LEFT JOIN match m ON m.expression_id = w.expression_id AND m.partition_id = w.partition_id
-    WHERE coalesce(CASE w.kind WHEN 'preview' THEN coalesce(m.kept_rev, m.rev) ELSE m.rev END, -1) < w.rev
+    LEFT JOIN effective_match m ON m.expression_id = w.expression_id AND m.partition_id = w.partition_id
+    WHERE coalesce(CASE w.kind WHEN 'preview' THEN m.true_at ELSE m.rev END, -1) < w.rev
        OR m.rev IS NULL
 ),
 alive AS (

@@ -4,7 +4,9 @@ It knows no tag, rebuild or preview.
 
 - `models`: worker tokens, workers and leases.
 - `workers`: tokens are issued and workers register.
-- `leases`: jobs are deferred, leased, finished and given up.
+- `policy`: who is leased how much of what.
+- `queue`: jobs wait, are taken and end.
+- `leases`: partitions are leased, kept, finished and given up.
 """
 
-__all__ = ["leases", "models", "workers"]
+__all__ = ["leases", "models", "policy", "queue", "workers"]

@@ -1,9 +1,8 @@
-"""Leases of partitions, and the jobs behind them: the only code that touches Procrastinate's queue.
+"""Leases of partitions: which worker evaluates what, and until when.
 
-A partition with something to evaluate has one waiting job. Its queue name, its `lock` and its
-`queueing_lock` are all `partition:<id>`: a worker can ask for what it holds, one worker at a time
-evaluates a partition, and a thousand changes make one job. Everything here runs on Django's
-connection, in the caller's transaction where there is one.
+Behind each lease a job runs (`tagmill.work.queue`); who is leased how much of what, says
+`tagmill.work.policy`. Everything here runs on Django's connection, in the caller's transaction
+where there is one.
 
 job  todo ──lease──► doing ──complete──► succeeded
       ▲                │ give up, reap
@@ -15,22 +14,16 @@ job is finished only while its lease row stands; what is lost altogether, the sw
 
 from __future__ import annotations
 
-import enum
-import math
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import structlog
-from asgiref.sync import async_to_sync
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
-from procrastinate.contrib.django import app
-from procrastinate.exceptions import AlreadyEnqueued
-from procrastinate.jobs import Status
 
 from tagmill import locks, sql
 from tagmill.config import load
@@ -40,57 +33,23 @@ from tagmill.fleet.models import Cluster
 from tagmill.locks import Lock
 from tagmill.matches import staleness
 from tagmill.matches.models import Expression
-from tagmill.work import workers
+from tagmill.work import policy, queue, workers
 from tagmill.work.models import Lease, Worker
+from tagmill.work.policy import CHANGE, LEARNING, PREVIEW, Candidate, Kind, SpentQuotas
 from tagmill_wire.messages import Definition, LeaseAnswer, LeasedPartition, StaleExpression
 
 log = structlog.get_logger("tagmill.leases")
 
-TASK = "evaluate_partition"
-# The quota for previews: after each second that a worker spends on previews alone it takes none for
-# this many seconds while other work waits, so that previews take at most a quarter of its time.
-# PREVIEW_SECONDS are charged for each preview besides: its request, its answer and its jobs.
-ORDINARY_SHARE = 3
-PREVIEW_SECONDS = 0.1
-# The quota for changes: after each second that a worker spends on changes alone it takes none for
-# this many seconds while rebuilds wait, so that changes take at most half of what previews leave.
-REBUILD_SHARE = 1
-# A job that was overtaken by so many times the jobs that wait counts as held: what no worker holds
-# is not left behind by what is held and made again and again.
-MAX_OVERTAKEN = 8
-# An ordinary lease takes one preview along for so many expressions of tags.
-RIDERS = 4
-# An ordinary lease of many partitions, each to be fetched, would keep previews of them waiting.
-MAX_ORDINARY = 16
-# A lease and its completion cost as much as so many partitions that are held: fewer are not worth
-# a round trip each.
-MIN_HELD = 4
 # Partitions that one line of the log names.
 MAX_LOGGED = 16
-# Somebody may enqueue between our look and our insert; then we look again.
-ENQUEUE_ATTEMPTS = 8
 
 
-class Kind(enum.IntFlag):
-    """What a waiting job is for: any of these; without one, for vocabularies alone. The value is
-    its priority in Procrastinate. A lease is for one of them, or for vocabularies."""
-
-    LEARNING = 0
-    REBUILD = 1
-    CHANGE = 2
-    PREVIEW = 4
-
-
-LEARNING, REBUILD, CHANGE, PREVIEW = Kind.LEARNING, Kind.REBUILD, Kind.CHANGE, Kind.PREVIEW
-
-
-class Candidate(NamedTuple):
-    """A row of the query `candidates`."""
-
-    queue: str
+class _Granted(NamedTuple):
+    lease: uuid.UUID
     partition: int
-    priority: int
-    cluster: int
+    cluster: uuid.UUID
+    rev: int
+    capacity: int
 
 
 class Ended(NamedTuple):
@@ -100,90 +59,6 @@ class Ended(NamedTuple):
     rev: int
     leased_at: datetime
     kind: Kind
-
-
-@app.task(name=TASK, queue="partitions")
-def evaluate_partition(partition: int) -> None:
-    """Never run by Procrastinate's own worker: Tagmill's workers lease it over HTTP."""
-    raise RuntimeError(f"partition {partition} is evaluated by `manage.py worker`")
-
-
-def queue(partition: int) -> str:
-    return f"partition:{partition}"
-
-
-# -- making work available -------------------------------------------------------------------------
-
-
-def defer_partitions(ids: Iterable[int], kind: Kind = REBUILD) -> None:
-    """`defer` for one kind of work."""
-    defer(dict.fromkeys(ids, kind))
-
-
-def defer_stale(ids: Iterable[int], delay: int = 0) -> None:
-    """Leave with the queue whatever is stale in these partitions."""
-    defer(kinds(staleness.stale(sorted(set(ids)))), delay)
-
-
-def kinds(stale: Iterable[staleness.Stale]) -> dict[int, Kind]:
-    """What each partition waits for: an expression with a base needs only what has changed."""
-    found: dict[int, Kind] = {}
-    for item in stale:
-        one = PREVIEW if item.is_preview else REBUILD if item.base_rev is None else CHANGE
-        found[item.partition] = found.get(item.partition, LEARNING) | one
-    return found
-
-
-def defer(wanted: Mapping[int, Kind], delay: int = 0) -> None:
-    """A waiting job for each partition that has none, and a notification to waiting workers. A job
-    that waits already is from now on for this, too.
-
-    With `delay`, a new job waits so many seconds before it is leased, or until a change or a
-    rebuild is deferred there: it may be evaluated now.
-
-    The last thing that a transaction does, and once: other transactions that defer wait for it from
-    here on, in one order. Relies on: the caller holds the partitions, their leases or the fleet.
-    """
-    if not wanted:
-        return
-    locks.taking(Lock.JOB)
-    for _ in range(ENQUEUE_ATTEMPTS):
-        try:
-            with transaction.atomic():
-                _enqueue(wanted, delay)
-                sql.rows(__file__, "notify_work", {"partitions": sorted(wanted)})
-            return
-        except AlreadyEnqueued:
-            continue
-    # Whoever enqueued it meanwhile has notified the workers; the sweep looks after the rest.
-    log.warning("partitions left to the sweep", action="defer", partitions=len(wanted))
-
-
-def _enqueue(wanted: Mapping[int, Kind], delay: int) -> None:
-    by_queue = {queue(partition): partition for partition in sorted(wanted)}
-    waiting = sql.rows(__file__, "waiting_jobs", {"queues": list(by_queue)})
-    raised = {
-        job: Kind(priority) | wanted[by_queue[name]]
-        for job, name, priority in waiting
-        if Kind(priority) | wanted[by_queue[name]] != priority
-    }
-    if raised:
-        values = {"jobs": list(raised), "priorities": [int(kind) for kind in raised.values()]}
-        sql.run(__file__, "prioritise_jobs", values)
-    anew = [job for job, name, _ in waiting if wanted[by_queue[name]] & (CHANGE | REBUILD)]
-    if anew and not delay:
-        sql.run(__file__, "clear_delays", {"jobs": anew})
-    known = {name for _, name, _ in waiting}
-    later: dict[str, Any] = {"schedule_in": {"seconds": delay}} if delay else {}
-    jobs = [
-        evaluate_partition.configure(
-            queue=name, lock=name, queueing_lock=name, priority=int(wanted[partition]), **later
-        ).make_new_job(partition=partition)
-        for name, partition in by_queue.items()
-        if name not in known
-    ]
-    if jobs:
-        app.job_manager.batch_defer_jobs(jobs=jobs)
 
 
 # -- leasing ---------------------------------------------------------------------------------------
@@ -201,15 +76,10 @@ def lease(worker: Worker, max_partitions: int, holds: Sequence[int]) -> LeaseAns
     with transaction.atomic():
         locks.fleet()
         spent = _beat(worker)
-        parameters = {
-            "clusters": _clusters(worker),
-            "holds": list(holds),
-            "overtaken": MAX_OVERTAKEN,
-        }
-        while found := sql.rows(__file__, "candidates", parameters):
-            candidates, kind = _chosen([Candidate(*row) for row in found], spent)
-            most = max_partitions if kind == PREVIEW else min(max_partitions, MAX_ORDINARY)
-            jobs = _fetch(candidates, min(most, _share(candidates, kind, holds)))
+        clusters = _clusters(worker)
+        while found := queue.candidates(clusters, holds):
+            candidates, kind = policy.choose(found, spent)
+            jobs = queue.fetch(candidates, min(max_partitions, _size(candidates, kind, holds)))
             answer = replace(_granted(worker, jobs, kind), incarnation=spent.incarnation)
             # Jobs whose work is done already do not count; others took the rest of them.
             if answer.leases or not jobs:
@@ -217,40 +87,13 @@ def lease(worker: Worker, max_partitions: int, holds: Sequence[int]) -> LeaseAns
         return LeaseAnswer([], {})
 
 
-def _chosen(found: list[Candidate], spent: SpentQuotas) -> tuple[list[Candidate], Kind]:
-    """The jobs to choose from, the first ones first; and what they are taken for."""
-    of = {
-        kind: [item for item in found if Kind(item.priority) & kind]
-        for kind in (PREVIEW, CHANGE, REBUILD)
-    }
-    if of[PREVIEW] and not (spent.previews and (of[CHANGE] or of[REBUILD])):
-        return of[PREVIEW], PREVIEW
-    if of[CHANGE] and not (spent.changes and of[REBUILD]):
-        return of[CHANGE], CHANGE
-    # Learning waits until there is nothing else.
-    return (of[REBUILD], REBUILD) if of[REBUILD] else (found, LEARNING)
-
-
-def _share(candidates: list[Candidate], kind: Kind, holds: Sequence[int]) -> int:
-    """How many of the candidates one worker is given, so that none waits for another in the end:
-    half of its part when they must be fetched, for which times differ; all of it when it holds them
-    and the round trip is what costs most."""
-    part = len(candidates) / max(1, workers.live({item.cluster for item in candidates}))
+def _size(candidates: list[Candidate], kind: Kind, holds: Sequence[int]) -> int:
+    """How many of the candidates the worker is given, who holds these partitions."""
+    sharing = max(1, workers.live({item.cluster for item in candidates}))
     if kind == PREVIEW:
-        return math.ceil(part)
+        return policy.preview_lease_size(len(candidates), sharing)
     held = len({item.partition for item in candidates} & set(holds))
-    return max(math.ceil(part / 2), min(held, max(MIN_HELD, math.ceil(part))))
-
-
-def _fetch(candidates: list[Candidate], wanted: int) -> dict[int, int]:
-    """{partition: job} of the jobs that this transaction now runs."""
-    jobs: dict[int, int] = {}
-    left = list(candidates)
-    while left and len(jobs) < wanted:
-        tried, left = left[: wanted - len(jobs)], left[wanted - len(jobs) :]
-        queues = [item.queue for item in tried]
-        jobs |= dict(sql.rows(__file__, "fetch_jobs", {"queues": queues}))
-    return jobs
+    return policy.lease_size(len(candidates), sharing, held)
 
 
 def _granted(worker: Worker, jobs: dict[int, int], kind: Kind) -> LeaseAnswer:
@@ -258,11 +101,8 @@ def _granted(worker: Worker, jobs: dict[int, int], kind: Kind) -> LeaseAnswer:
     for item in staleness.stale(list(jobs)):
         stale.setdefault(item.partition, []).append(item)
     learning = vocabularies.after(set(jobs) - stale.keys()) if kind == LEARNING else {}
-    _finish(
-        [job for key, job in jobs.items() if key not in stale and key not in learning],
-        Status.SUCCEEDED,
-    )
-    named = {partition: _named(items, kind) for partition, items in stale.items()}
+    queue.succeed([job for key, job in jobs.items() if key not in stale and key not in learning])
+    named = {partition: policy.named(items, kind) for partition, items in stale.items()}
     named |= {partition: ([], LEARNING) for partition in learning}
     leased = _grant(worker, {key: job for key, job in jobs.items() if key in named}, named)
     wanted = {item.expression for items, _ in named.values() for item in items}
@@ -274,20 +114,6 @@ def _granted(worker: Worker, jobs: dict[int, int], kind: Kind) -> LeaseAnswer:
     }
     asked = [replace(item, vocabulary_rev=learning.get(item.partition)) for item in leased]
     return LeaseAnswer(asked, definitions, load().evaluation_seconds)
-
-
-def _named(stale: list[staleness.Stale], kind: Kind) -> tuple[list[staleness.Stale], Kind]:
-    """The part of what is stale in a partition that its lease names, and what the lease is for."""
-    previews = [item for item in stale if item.is_preview]
-    others = [item for item in stale if not item.is_preview]
-    if previews and (kind == PREVIEW or not others):
-        return previews, PREVIEW
-    changed = [item for item in stale if item.base_rev is not None]
-    if kind == CHANGE and changed:
-        # One changed node costs itself alone: what needs every node waits its turn.
-        return changed, CHANGE
-    # Without a base the whole partition is due anyway, and the change only makes it come sooner.
-    return others + previews[: max(1, len(others) // RIDERS)], CHANGE if kind == CHANGE else REBUILD
 
 
 def _grant(
@@ -306,16 +132,16 @@ def _grant(
     granted = sql.rows(__file__, "grant_leases", parameters) if jobs else []
     return [
         LeasedPartition(
-            lease=str(made),
-            partition=partition,
-            cluster=str(cluster),
-            rev=rev,
-            capacity=capacity,
+            lease=str(row.lease),
+            partition=row.partition,
+            cluster=str(row.cluster),
+            rev=row.rev,
+            capacity=row.capacity,
             expressions=[
-                StaleExpression(item.expression, item.base_rev) for item in named[partition][0]
+                StaleExpression(item.expression, item.base_rev) for item in named[row.partition][0]
             ],
         )
-        for made, partition, cluster, rev, capacity in granted
+        for row in map(_Granted._make, granted)
     ]
 
 
@@ -341,15 +167,6 @@ def heartbeat(worker: Worker, leases: Sequence[str]) -> list[str]:
     return [item for item in leases if str(uuid.UUID(item)) not in kept]
 
 
-class SpentQuotas(NamedTuple):
-    """Whether a worker has spent its quota of time for previews, and its quota for changes.
-    `incarnation` is the incarnation of the database in which the worker registered."""
-
-    previews: bool
-    changes: bool
-    incarnation: str
-
-
 def _beat(worker: Worker) -> SpentQuotas:
     """Raises WorkerGone, also for a worker of another incarnation."""
     values = {"worker": worker.id, "preview": int(PREVIEW), "change": int(CHANGE)}
@@ -368,10 +185,9 @@ def finish(worker: Worker, leases: Iterable[str]) -> dict[str, Ended]:
     rows = locks.rows(standing)
     if not rows:
         return {}
-    kept = [row.job_id for row in rows if row.kind != PREVIEW]
-    _finish(kept, Status.SUCCEEDED)
+    queue.succeed([row.job_id for row in rows if row.kind != PREVIEW])
     # Somebody who types makes more of them than anybody wants to look at.
-    _finish([row.job_id for row in rows if row.kind == PREVIEW], Status.SUCCEEDED, delete=True)
+    queue.succeed([row.job_id for row in rows if row.kind == PREVIEW], delete=True)
     Lease.objects.filter(uuid__in=[row.uuid for row in rows]).delete()
     return {
         str(row.uuid): Ended(row.partition_id, row.rev, row.leased_at, Kind(row.kind))
@@ -386,9 +202,9 @@ def charge_quota(worker: Worker, kind: Kind, began: datetime, count: int) -> Non
     values = {
         "worker": worker.id,
         "began": began,
-        "beside": count * PREVIEW_SECONDS if kind == PREVIEW else 0.0,
-        "ordinary": ORDINARY_SHARE if kind == PREVIEW else 0,
-        "rebuilds": REBUILD_SHARE if kind == CHANGE else 0,
+        "beside": count * policy.PREVIEW_SECONDS if kind == PREVIEW else 0.0,
+        "ordinary": policy.ORDINARY_SHARE if kind == PREVIEW else 0,
+        "rebuilds": policy.REBUILD_SHARE if kind == CHANGE else 0,
     }
     sql.run(__file__, "charge_quota", values)
 
@@ -438,19 +254,12 @@ def reap() -> int:
 def _release(rows: Sequence[Lease], delay: int = 0) -> list[int]:
     """End leases, which are locked, without a result: a new job waits in place of each. Their
     partitions."""
-    _finish([row.job_id for row in rows], Status.ABORTED)
+    queue.abort([row.job_id for row in rows])
     Lease.objects.filter(uuid__in=[row.uuid for row in rows]).delete()
     # For everything: what the lease did not name has no job either.
     partitions = [row.partition_id for row in rows]
-    defer_stale(partitions, delay)
+    queue.defer_stale(partitions, delay)
     return partitions
-
-
-def _finish(jobs: Sequence[int], status: Status, delete: bool = False) -> None:
-    """Jobs that somebody has deleted or finished already are left alone."""
-    if jobs:
-        values = {"jobs": list(jobs), "status": status.value, "delete": delete}
-        sql.rows(__file__, "finish_jobs", values)
 
 
 # -- housekeeping ----------------------------------------------------------------------------------
@@ -461,11 +270,11 @@ def repair() -> int:
     lease. How many there were."""
     with transaction.atomic():
         locks.fleet()
-        orphans = [row[0] for row in sql.rows(__file__, "orphaned_jobs", {})]
-        _finish(orphans, Status.ABORTED)
-        known = {row[0] for row in sql.rows(__file__, "known_partitions", {})}
+        orphans = queue.orphans()
+        queue.abort(orphans)
+        known = queue.known_partitions()
         lost = [item for item in staleness.stale_partitions() if item not in known]
-        defer_stale(lost)
+        queue.defer_stale(lost)
     if orphans or lost:
         log.warning("work found", action="sweep", orphans=len(orphans), partitions=len(lost))
     return len(orphans) + len(lost)
@@ -475,49 +284,20 @@ def learn() -> int:
     """Leave the vocabularies that lag behind to whoever has nothing else to do; how many."""
     with transaction.atomic():
         locks.fleet()
-        known = {row[0] for row in sql.rows(__file__, "known_partitions", {})}
+        known = queue.known_partitions()
         lagging = [item for item in vocabularies.lagging() if item not in known]
-        defer_partitions(lagging, LEARNING)
+        queue.defer_partitions(lagging, LEARNING)
     return len(lagging)
 
 
 def end_in(ids: Sequence[int]) -> None:
     """End the leases in partitions that are to be deleted. Relies on: the partitions are locked."""
     leases = locks.rows(Lease.objects.filter(partition__in=ids))
-    _finish([row.job_id for row in leases], Status.ABORTED)
+    queue.abort([row.job_id for row in leases])
     Lease.objects.filter(uuid__in=[row.uuid for row in leases]).delete()
 
 
-def cancel_in(ids: Sequence[int]) -> None:
-    """Cancel the waiting jobs of partitions that are to be deleted: the last lock that is taken."""
-    queues = [queue(partition) for partition in ids]
-    for job, _, _ in locks.query(Lock.JOB, __file__, "waiting_jobs", {"queues": queues}):
-        app.job_manager.cancel_job_by_id(job)
-
-
-def delete_finished_jobs() -> None:
-    """Delete old finished jobs, and the maintenance jobs that a killed server left running."""
-
-    async def end_stalled() -> None:
-        for job in await app.job_manager.get_stalled_jobs():
-            if job.id is not None and job.task_name != TASK:
-                await app.job_manager.finish_job_by_id_async(job.id, Status.FAILED, delete_job=True)
-
-    async_to_sync(end_stalled)()
-    async_to_sync(app.job_manager.delete_old_jobs)(
-        nb_hours=load().finished_job_hours,
-        include_failed=True,
-        include_cancelled=True,
-        include_aborted=True,
-    )
-
-
-def job_counts() -> dict[str, int]:
-    """Jobs in the queue by status; those of maintenance are not counted."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT status::text, count(*) FROM procrastinate_jobs WHERE task_name = %s GROUP BY 1",
-            [TASK],
-        )
-        found = dict(cursor.fetchall())
-    return {status.value: int(found.get(status.value, 0)) for status in Status}
+def oldest_seconds() -> float:
+    """For how long the oldest lease has stood; 0 without any."""
+    ((seconds,),) = sql.rows(__file__, "oldest_lease", {})
+    return float(seconds)

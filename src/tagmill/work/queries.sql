@@ -93,6 +93,11 @@ SET scheduled_at = NULL
 WHERE id = ANY(%(jobs)s) AND scheduled_at IS NOT NULL
 
 
+-- name: job_counts
+-- (status, how many) of the jobs of one task.
+SELECT status::text, count(*) FROM procrastinate_jobs WHERE task_name = %(task)s GROUP BY 1
+
+
 -- name: known_partitions
 -- Partitions that have a job, waiting or running.
 SELECT (args->>'partition')::bigint
@@ -115,6 +120,11 @@ FROM (
     WHERE id = ANY(%(partitions)s)
     GROUP BY cluster_id
 ) by_cluster
+
+
+-- name: oldest_lease
+-- For how many seconds the oldest lease has stood; 0 where there is none.
+SELECT coalesce(extract(epoch FROM clock_timestamp() - min(leased_at)), 0) FROM lease
 
 
 -- name: orphaned_jobs

@@ -15,7 +15,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ("work", "0004_totals"),
-        ("procrastinate", "0001_initial"),
+        ("procrastinate", "0026_add_job_priority"),
     ]
 
     operations = [
