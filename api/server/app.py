@@ -19,7 +19,7 @@ from api import metrics
 from api.server import lease, users
 from api.server.admission import Admission
 from api.server.batchcache import BatchCache
-from api.server.batches import BatchResource, Slice
+from api.server.batches import BatchResource, Encoded, Slice
 from api.server.broker import Broker, Poll, Taken
 from api.server.events import PREVIEWS, REBUILDS, EventsResource, Kind
 from api.server.health import Health, Metrics, Ready
@@ -160,7 +160,7 @@ class Server:
 
     def _routes(self) -> list[Route]:
         limits = Slice("", None, None, self._config.batch_nodes, self._config.batch_bytes)
-        cache = BatchCache(self._config.batch_cache_bytes)
+        cache: BatchCache[Encoded] = BatchCache(self._config.batch_cache_bytes)
         most_wait = self._config.poll_seconds
         health, ready = Health(), self._ready
         scrape = Metrics(self._native, self._config.metrics_token)

@@ -7,30 +7,34 @@ Used from the reactor thread alone.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sized
+from typing import Generic, TypeVar
 
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from api import metrics
 
+T = TypeVar("T", bound=Sized)
+
 # What an entry costs beyond its body: the key, the bytes object, the dictionary's slot.
 OVERHEAD = 512
 
 
-class BatchCache:
-    """Least recently used goes first. `most` is in bytes; 0 keeps nothing (and still shares)."""
+class BatchCache(Generic[T]):
+    """Least recently used goes first. `most` is in bytes, as `len` gives them of a body; 0 keeps
+    nothing (and still shares)."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._bodies: OrderedDict[Hashable, bytes] = OrderedDict()
-        self._computing: dict[Hashable, list[Deferred[bytes]]] = {}
+        self._bodies: OrderedDict[Hashable, T] = OrderedDict()
+        self._computing: dict[Hashable, list[Deferred[T]]] = {}
         self.size = 0
 
-    def get(self, key: Hashable, compute: Callable[[], Deferred[bytes]]) -> Deferred[bytes]:
+    def get(self, key: Hashable, compute: Callable[[], Deferred[T]]) -> Deferred[T]:
         """The body under `key`, computed when nobody has it yet. An error goes to all who wait for
         the computation, and is not kept."""
-        result: Deferred[bytes] = Deferred(lambda waiting: self._forget(key, waiting))
+        result: Deferred[T] = Deferred(lambda waiting: self._forget(key, waiting))
         if key in self._bodies:
             metrics.BATCH_CACHE.labels("hit").inc()
             self._bodies.move_to_end(key)
@@ -46,7 +50,7 @@ class BatchCache:
             )
         return result
 
-    def _computed(self, body: bytes, key: Hashable) -> None:
+    def _computed(self, body: T, key: Hashable) -> None:
         self._keep(key, body)
         for waiting in self._computing.pop(key):
             waiting.callback(body)
@@ -55,7 +59,7 @@ class BatchCache:
         for waiting in self._computing.pop(key):
             waiting.errback(failure)
 
-    def _keep(self, key: Hashable, body: bytes) -> None:
+    def _keep(self, key: Hashable, body: T) -> None:
         if len(body) + OVERHEAD > self._most:
             return
         self._bodies[key] = body
@@ -64,7 +68,7 @@ class BatchCache:
             _, dropped = self._bodies.popitem(last=False)
             self.size -= len(dropped) + OVERHEAD
 
-    def _forget(self, key: Hashable, waiting: Deferred[bytes]) -> None:
+    def _forget(self, key: Hashable, waiting: Deferred[T]) -> None:
         """A client left. The computation goes on: it is nearly done, and others may ask."""
         if key in self._computing:
             self._computing[key].remove(waiting)

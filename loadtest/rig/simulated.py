@@ -32,7 +32,7 @@ from twisted.protocols.basic import LineReceiver
 from twisted.python.failure import Failure
 
 from tagmill_wire import bitmap, messages
-from tagmill_worker.pages import HEAD, unpack
+from tagmill_wire.pagehead import PageHead
 
 reactor: Any = _reactor
 
@@ -94,6 +94,22 @@ def plausible(seed: int, expression: int, partition: int, rev: int, capacity: in
     return (first & second & third) ^ (1 << (rev * 7919 + expression) % capacity)
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`head`: the lines before the body, as they came."""
+
+    status: int
+    head: bytes
+    body: bytes
+
+    def header(self, name: str) -> str | None:
+        wanted = f"{name}:".lower().encode()
+        for line in self.head.split(b"\r\n"):
+            if line[: len(wanted)].lower() == wanted:
+                return line[len(wanted) :].strip().decode("latin-1")
+        return None
+
+
 def base_rev(lease: dict[str, Any]) -> int | None:
     """What every expression of a lease was evaluated at. None: the whole partition is needed, also
     by a lease for a vocabulary, which has no expressions."""
@@ -109,12 +125,12 @@ class Connection(Protocol):
 
     def __init__(self) -> None:
         self._data = bytearray()
-        self._answer: Deferred[tuple[int, bytes]] | None = None
-        self._head: tuple[int, int] | None = None
+        self._answer: Deferred[Answer] | None = None
+        self._head: tuple[int, int, bytes] | None = None
         self.is_open = True
 
-    def ask(self, request: bytes) -> Deferred[tuple[int, bytes]]:
-        """Status and body. Fails with ConnectionError when the connection breaks."""
+    def ask(self, request: bytes) -> Deferred[Answer]:
+        """Fails with ConnectionError when the connection breaks."""
         self._answer = Deferred()
         answer = self._answer
         if self.is_open and self.transport is not None:
@@ -129,16 +145,17 @@ class Connection(Protocol):
             end = self._data.find(b"\r\n\r\n")
             if end < 0:
                 return
-            lines = bytes(self._data[:end]).lower().split(b"\r\n")
+            head = bytes(self._data[:end])
+            lines = head.lower().split(b"\r\n")
             del self._data[: end + 4]
             sizes = [line[15:] for line in lines if line.startswith(b"content-length:")]
-            self._head = int(lines[0].split()[1]), int(sizes[0]) if sizes else 0
-        status, size = self._head
+            self._head = int(lines[0].split()[1]), int(sizes[0]) if sizes else 0, head
+        status, size, head = self._head
         if len(self._data) >= size:
             body = bytes(self._data[:size])
             del self._data[:size]
             self._head = None
-            self._finish((status, body))
+            self._finish(Answer(status, head, body))
 
     def connectionLost(self, reason: Any = None) -> None:
         self.is_open = False
@@ -149,7 +166,7 @@ class Connection(Protocol):
         if self.transport is not None:
             self.transport.abortConnection()
 
-    def _finish(self, result: tuple[int, bytes] | Exception) -> None:
+    def _finish(self, result: Answer | Exception) -> None:
         answer, self._answer = self._answer, None
         if answer is None:
             return
@@ -279,14 +296,11 @@ class SimulatedWorker:
             named = f"incarnation={self._incarnation}"
             path = f"partitions/{partition}/nodes?{named}&{sizes}{since}{after}"
             began = reactor.seconds()
-            body = unpack(await self._ask("GET", path, None, "Accept-Encoding: zstd\r\n"))
+            answer = await self._ask("GET", path, None, "Accept-Encoding: zstd\r\n")
             self._fleet.report.batch_ms.append((reactor.seconds() - began) * 1000)
-            head = HEAD.match(body)
-            if head is None:
-                raise Refused("batch", 0)
-            rev = int(head[2]) if rev is None else rev
-            follower = body[body.rindex(b'"next":') + 7 : -1]
-            after = None if follower == b"null" else f"&after={follower.decode()}"
+            head = PageHead.read(answer.header)
+            rev = head.rev if rev is None else rev
+            after = None if head.next is None else f"&after={head.next}"
         self._images[partition] = rev or 0
         return rev or 0
 
@@ -317,26 +331,26 @@ class SimulatedWorker:
                 self._beats = await self._fleet.connect()
             message = messages.Heartbeat(self._uuid, self._leases)
             request = self._request("POST", "workers/heartbeat", messages.dump(message))
-            status, _ = await self._beats.ask(request)
+            answer = await self._beats.ask(request)
             self._fleet.report.heartbeats += 1
-            if status == GONE:
+            if answer.status == GONE:
                 self._uuid = ""
         except OSError as error:
             self._fleet.count_error(f"heartbeat {type(error).__name__}")
 
     async def _post(self, path: str, message: Any, wait: int = 0) -> bytes:
         prefer = f"Prefer: wait={wait}\r\n" if wait else ""
-        return await self._ask("POST", path, messages.dump(message), prefer)
+        return (await self._ask("POST", path, messages.dump(message), prefer)).body
 
-    async def _ask(self, method: str, path: str, body: bytes | None, headers: str) -> bytes:
-        """The body of a good answer. Raises Refused, or an OSError."""
+    async def _ask(self, method: str, path: str, body: bytes | None, headers: str) -> Answer:
+        """A good answer. Raises Refused, or an OSError."""
         if self._calls is None or not self._calls.is_open:
             self._calls = await self._fleet.connect()
-        status, answer = await self._calls.ask(self._request(method, path, body, headers))
+        answer = await self._calls.ask(self._request(method, path, body, headers))
         self._fleet.report.round_trips += 1
-        self._fleet.report.received_bytes += len(answer)
-        if status not in GOOD:
-            raise Refused(path.partition("?")[0].rpartition("/")[2], status)
+        self._fleet.report.received_bytes += len(answer.body)
+        if answer.status not in GOOD:
+            raise Refused(path.partition("?")[0].rpartition("/")[2], answer.status)
         return answer
 
     def _request(self, method: str, path: str, body: bytes | None, headers: str = "") -> bytes:

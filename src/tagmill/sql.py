@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from django.db import connection
+from django.db.backends.postgresql.base import ServerBindingCursor
 
 NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 
@@ -24,6 +25,23 @@ def _queries(app: Path) -> dict[str, str]:
     if len(set(names)) != len(names):
         raise ValueError(f"{app / 'queries.sql'} has a query twice")
     return {name: text.strip() + "\n" for name, text in zip(names, texts, strict=True)}
+
+
+def run_binary(module_file: str, name: str, parameters: dict[str, Any]) -> int:
+    """As `run`, with parameters that the server binds. Those that the query names as `%(name)b` go
+    over as they are.
+
+    Django's cursor writes parameters into the text of the query, and looks for quotes in every
+    element of an array: a quarter of a second for 4 MB of XML, and nearly two for 4,096 bitmaps.
+    """
+    # The stubs know neither what wraps a cursor nor that this one takes a connection.
+    database, bound = cast(Any, connection), cast(Any, ServerBindingCursor)
+    database.ensure_connection()
+    with database.wrap_database_errors:
+        server_side = bound(database.connection)
+    with database._prepare_cursor(server_side) as cursor:
+        cursor.execute(query(module_file, name), parameters)
+        return int(cursor.rowcount)
 
 
 def ask() -> None:

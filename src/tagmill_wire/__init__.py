@@ -2,11 +2,12 @@
 
 - `messages`: the messages between them.
 - `bitmap`: sets of slots.
+- `pagehead`: the head of a page of a partition.
 - `sizes`: sizes as people write them.
 - `zstd`: compressed bodies, unpacked within a bound.
 """
 
-__all__ = ["__version__", "bitmap", "messages", "sizes", "zstd"]
+__all__ = ["__version__", "bitmap", "messages", "pagehead", "sizes", "zstd"]
 
 __version__ = "0.1.0"
 """Tagmill's version. The kernel's crate and the protocol (`messages.VERSION`) have their own."""

@@ -12,6 +12,13 @@ class TooLarge(ValueError):
     """The header declares more bytes than the bound."""
 
 
+def check_size(data: bytes, most_bytes: int) -> None:
+    """Raises TooLarge where `unpack` would, and ValueError for what does not begin as zstd. Only a
+    frame whose header declares no size is unpacked for it."""
+    if _declared(data, most_bytes) is None:
+        unpack(data, most_bytes)
+
+
 def unpack(data: bytes, most_bytes: int) -> bytes:
     """The one frame that `data` is, `most_bytes` at most. Raises TooLarge, and ValueError for what
     is not zstd.
@@ -19,13 +26,24 @@ def unpack(data: bytes, most_bytes: int) -> bytes:
     python-zstandard takes the size that a header declares for true, whatever `max_output_size`
     says, and allocates it before a byte is read: so the header is looked at first.
     """
+    _declared(data, most_bytes)
     try:
-        size = zstandard.get_frame_parameters(data).content_size
-        if size != zstandard.CONTENTSIZE_UNKNOWN and size > most_bytes:
-            raise TooLarge(f"{size} bytes; {most_bytes} is the limit")
         plain: bytes = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES).decompress(
             data, max_output_size=most_bytes, allow_extra_data=False
         )
     except zstandard.ZstdError as error:
         raise ValueError(f"not zstd: {error}") from None
     return plain
+
+
+def _declared(data: bytes, most_bytes: int) -> int | None:
+    """The size that the header declares, if any."""
+    try:
+        size: int = zstandard.get_frame_parameters(data).content_size
+    except zstandard.ZstdError as error:
+        raise ValueError(f"not zstd: {error}") from None
+    if size == zstandard.CONTENTSIZE_UNKNOWN:
+        return None
+    if size > most_bytes:
+        raise TooLarge(f"{size} bytes; {most_bytes} is the limit")
+    return size

@@ -12,6 +12,8 @@ from tagmill import config
 from tagmill.flows import ingest
 from tagmill.matches.models import Match
 from tagmill.work import queue
+from tagmill_expressions import parser
+from tagmill_expressions.syntax import SyntaxTree
 from tests.api.conftest import BARE, problem
 from tests.fleet.support import a_worker, work
 
@@ -50,6 +52,25 @@ def test_a_preview_says_what_a_definition_would_match(
     assert body["nodes"]["results"][0]["hostname"] == "host-a"
     assert body["nodes"]["next"] is None
     assert (body["compare_to"], body["added"], body["removed"]) == (None, None, None)
+
+
+def test_a_definition_that_is_previewed_and_saved_is_parsed_once(
+    fleet: None, operator: APIClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed: list[str] = []
+    parse = parser.parse
+
+    def counted(text: str) -> SyntaxTree:
+        parsed.append(text)
+        return parse(text)
+
+    monkeypatch.setattr(parser, "parse", counted)
+    text = "//node[@id='parsed once']"
+    asked = ask(operator, text)
+    operator.get(asked["Location"])
+    made = operator.post("/api/v1/tags/", {"name": "once", "definition": text}, format="json")
+    assert made.status_code == 201
+    assert parsed == [text]
 
 
 def test_a_preview_against_a_tag_says_what_it_adds_and_removes(

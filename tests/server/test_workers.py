@@ -15,6 +15,8 @@ from tagmill.fleet import clusters, incarnation
 from tagmill.fleet.models import Cluster, Partition
 from tagmill.work import workers
 from tagmill.work.models import Lease, WorkerToken
+from tagmill_wire.messages import Batch, load
+from tagmill_wire.pagehead import PageHead
 from tests.fleet.support import HAS_GPU, a_worker, execute, put, work
 from tests.fleet.test_incarnation import ELSEWHERE
 from tests.server.test_serve import LEASE, call, registered, token_of, worker
@@ -74,6 +76,18 @@ def test_a_token_leases_and_reads_partitions_of_its_clusters_alone(fleet: Stack)
     assert nodes(fleet, everywhere, "south")[0] == 200
     status, problem = nodes(fleet, header, "south")
     assert (status, problem["code"]) == (404, "not_found")
+
+
+def test_the_headers_of_a_page_say_what_its_body_says(fleet: Stack) -> None:
+    """Also of one from the server's cache: the second time."""
+    header, _ = worker(fleet)
+    path = f"/api/v1/partitions/{partition('north')}/nodes?incarnation={incarnation.current()}"
+    put("c", cluster="north")
+    for query in ("&max_nodes=1", "&max_nodes=1", "", "&after=9"):
+        response, data = call(fleet, "GET", path + query, Authorization=header)
+        batch = load(Batch, data)
+        assert PageHead.read(response.headers.get) == PageHead.of(batch)
+    assert PageHead.of(batch).is_empty
 
 
 def test_leases_whose_answer_was_lost_are_given_again_at_once(fleet: Stack) -> None:

@@ -26,6 +26,7 @@ from tagmill_wire.messages import (
     dump,
     load,
 )
+from tagmill_wire.pagehead import PageHead
 
 TOKEN = "tmw_test_secret"
 CAPACITY = 64
@@ -192,6 +193,8 @@ class MockApi(Resource):
         most = min(asked["max_nodes"], self.most_nodes)
         batch = self.partitions[partition].batch(asked.get("since"), asked.get("after"), most)
         request.setHeader("Content-Encoding", "zstd")
+        for name, value in PageHead.of(batch).headers().items():
+            request.setHeader(name, value)
         return zstandard.compress(dump(batch))
 
     def _complete(self, request: Any, body: bytes) -> bytes:

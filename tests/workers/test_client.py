@@ -12,6 +12,7 @@ from twisted.web.http_headers import Headers
 
 from tagmill_wire.messages import Heartbeat, Register
 from tagmill_worker import client as clients
+from tagmill_worker import pages
 from tagmill_worker.client import Client
 from tagmill_worker.errors import (
     NotFound,
@@ -89,12 +90,30 @@ def test_retry_after_may_be_a_date() -> None:
     assert clients.retry_after(Headers({"Retry-After": ["soon"]})) is None
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"not zstd", zstandard.compress(b"{}"), zstandard.compress(b" " * 6000)]
-)
+HEAD = {"Content_Encoding": "zstd", "Tagmill_Rev": "4", "Tagmill_Empty": "false"}
+
+
+@pytest.mark.parametrize("data", [b"", b"not zstd", zstandard.compress(b" " * 6000)])
 def test_a_page_that_is_none_is_a_protocol_error(data: bytes) -> None:
-    fault = mockapi.body(data, Content_Encoding="zstd")
-    assert isinstance(answer_to(fault, fetch), ProtocolError)
+    assert isinstance(answer_to(mockapi.body(data, **HEAD), fetch), ProtocolError)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"Tagmill_Rev": "x"},
+        {"Tagmill_Rev": "9" * 19},
+        {"Tagmill_Next": "-1"},
+        {"Tagmill_Next": ""},
+        {"Tagmill_Empty": "no"},
+    ],
+)
+def test_a_page_without_a_right_head_is_a_protocol_error(wrong: dict[str, str]) -> None:
+    fault = mockapi.body(zstandard.compress(b"{}"), **(HEAD | wrong))
+    error = answer_to(fault, fetch)
+    assert isinstance(error, ProtocolError)
+    (name,) = wrong
+    assert name.replace("_", "-") in str(error)
 
 
 def test_a_body_beyond_the_bound_is_not_read() -> None:
@@ -103,13 +122,36 @@ def test_a_body_beyond_the_bound_is_not_read() -> None:
     assert isinstance(error, ProtocolError) and "more than 5000 bytes" in str(error)
 
 
-def test_keys_in_another_order_are_read_too() -> None:
+@pytest.mark.parametrize("is_sized", [True, False])
+def test_a_page_is_bounded_whether_or_not_its_frame_declares_a_size(is_sized: bool) -> None:
+    compressor = zstandard.ZstdCompressor(write_content_size=is_sized)
+    error = answer_to(mockapi.body(compressor.compress(b" " * 6000), **HEAD), fetch)
+    assert isinstance(error, ProtocolError)
+
+
+def test_a_page_is_not_unpacked_to_see_how_to_go_on() -> None:
+    async def story() -> None:
+        rig = Rig()
+        # The header of a frame, and nothing that could be unpacked.
+        data = zstandard.compress(b"x" * 4000)[:8]
+        rig.api.faults["batch"].append(mockapi.body(data, **HEAD, Tagmill_Next="17"))
+        page = await fetch(rig.client)
+        assert (page.rev, page.next, page.is_empty, page.data) == (4, 17, False, data)
+        await rig.client.close()
+        await rig.close()
+
+    run(story())
+
+
+def test_a_page_that_is_not_compressed_is_read_too() -> None:
     async def story() -> None:
         rig = Rig()
         batch = {"nodes": [], "next": None, "rev": 4, "partition": 1}
-        rig.api.faults["batch"].append(mockapi.body(orjson.dumps(batch)))
+        head = {"Tagmill_Rev": "4", "Tagmill_Empty": "true"}
+        rig.api.faults["batch"].append(mockapi.body(orjson.dumps(batch), **head))
         page = await fetch(rig.client)
         assert (page.rev, page.next, page.is_empty) == (4, None, True)
+        assert pages.nodes(page.data) == []
         registered = await rig.client.register(Register("w", "lxml", "1"))
         assert registered.worker == "worker-1"
         await rig.client.close()

@@ -43,6 +43,7 @@ from tagmill_wire.messages import (
     dump,
     load,
 )
+from tagmill_wire.pagehead import PageHead
 from tagmill_worker import pages
 from tagmill_worker.errors import (
     AnswerTooLarge,
@@ -132,10 +133,11 @@ class Client:
         # treq leaves an empty header where it was none, or gzip, which it has undone.
         if coding not in (b"zstd", b"identity", b""):
             raise ProtocolError(f"a page in the encoding {coding!r}")
-        page = pages.read(body, coding == b"zstd", self._most_page_bytes)
-        if page.partition != partition:
-            raise ProtocolError(f"a page of partition {page.partition}, not {partition}")
-        return page
+        try:
+            head = PageHead.read(lambda name: _header(headers, name))
+        except WireError as error:
+            raise ProtocolError(f"not a page: {error}") from None
+        return pages.read(head, partition, body, coding == b"zstd", self._most_page_bytes)
 
     async def close(self) -> None:
         await self._pool.closeCachedConnections()
@@ -192,6 +194,11 @@ class Client:
             method, self._root + path, data=body, headers=headers, unbuffered=True
         )
         return response.code, response.headers, await collect(response, most)
+
+
+def _header(headers: Headers, name: str) -> str | None:
+    values = headers.getRawHeaders(name)
+    return values[-1] if values else None
 
 
 class _Collector(Protocol):

@@ -191,7 +191,7 @@ class Writes:
                 "sizes": [item.size for _, _, item in kept],
                 "digests": [item.digest for _, _, item in kept],
             }
-            sql.run(__file__, "upsert_documents", parameters)
+            sql.run_binary(__file__, "upsert_documents", parameters)
         if gone:
             nodes, probes = _columns(gone)
             sql.run(__file__, "delete_documents", {"node_ids": nodes, "probes": probes})

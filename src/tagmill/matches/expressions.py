@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from functools import lru_cache
 
 import orjson
 from psycopg.types.json import Jsonb
@@ -17,6 +18,20 @@ from tagmill_expressions import definition
 from tagmill_expressions.errors import DefinitionError
 from tagmill_expressions.lint import caret
 
+# Definitions that are kept parsed: what checks one, stores it and warns of it follow one another.
+# The tree of the longest definition takes some 2 MB.
+MAX_PARSED = 16
+
+
+def parsed(text: str, namespaces: Mapping[str, str]) -> definition.Checked:
+    """The definition, parsed once for all who ask soon. Raises DefinitionError."""
+    return _parsed(text, tuple(sorted(namespaces.items())))
+
+
+@lru_cache(maxsize=MAX_PARSED)
+def _parsed(text: str, namespaces: tuple[tuple[str, str], ...]) -> definition.Checked:
+    return definition.check(text, dict(namespaces))
+
 
 def check(text: str, namespaces: Mapping[str, str]) -> None:
     """Raises InvalidDefinition, with the 1-based `column` and a `caret` below it, and TooLarge."""
@@ -28,7 +43,7 @@ def check(text: str, namespaces: Mapping[str, str]) -> None:
             field="definition",
         )
     try:
-        definition.check(text, namespaces)
+        parsed(text, namespaces)
     except DefinitionError as error:
         shown = error.column and caret(text, error.column, error.message)
         raise InvalidDefinition(

@@ -111,7 +111,7 @@ def carry(moves: Sequence[Move], capacities: dict[int, int]) -> None:
             for (_, partition), match in new.items()
         ],
     }
-    sql.run(__file__, "carry_matches", values)
+    sql.run_binary(__file__, "carry_matches", values)
     _record(stored, new, capacities)
 
 
@@ -152,7 +152,7 @@ def _combined(before: _Match | None, result: Result) -> int | None:
 
 
 def _write(new: dict[tuple[int, int], _Match], capacities: dict[int, int]) -> None:
-    sql.run(
+    sql.run_binary(
         __file__,
         "apply_matches",
         {
@@ -189,4 +189,4 @@ def _record(
     if rows:
         names = ("expressions", "partitions", "from_revs", "to_revs", "added", "removed")
         columns = (list(column) for column in zip(*rows, strict=True))
-        sql.run(__file__, "record_changes", dict(zip(names, columns, strict=True)))
+        sql.run_binary(__file__, "record_changes", dict(zip(names, columns, strict=True)))

@@ -6,10 +6,11 @@ SELECT EXISTS (SELECT FROM live_expression)
 -- name: apply_matches
 -- Stores results by compare-and-set: a match is replaced only by a higher rev, whoever sends it.
 -- Relies on: nothing; the callers' locks only make the outcome known in advance.
+-- Run with `sql.run_binary`.
 INSERT INTO match (expression_id, partition_id, rev, members, evaluated_at)
 SELECT expression_id, partition_id, rev, members, now()
 FROM unnest(
-    %(expressions)s::bigint[], %(partitions)s::bigint[], %(revs)s::bigint[], %(members)s::bytea[]
+    %(expressions)s::bigint[], %(partitions)s::bigint[], %(revs)s::bigint[], %(members)b::bytea[]
 ) AS new (expression_id, partition_id, rev, members)
 ON CONFLICT (expression_id, partition_id) DO UPDATE
 SET rev = excluded.rev, kept_rev = NULL, members = excluded.members, evaluated_at = now()
@@ -37,9 +38,10 @@ ORDER BY 1, 2, 3
 -- these nodes are newer. A match that is missing is made as of rev -1, at which it says nothing of any
 -- node: it is still to be evaluated, is not complete for any tag, and is no base of a delta.
 -- Relies on: the partitions and the stored matches are locked.
+-- Run with `sql.run_binary`.
 INSERT INTO match (expression_id, partition_id, rev, members, evaluated_at)
 SELECT expression_id, partition_id, -1, members, to_timestamp(0)
-FROM unnest(%(expressions)s::bigint[], %(partitions)s::bigint[], %(members)s::bytea[])
+FROM unnest(%(expressions)s::bigint[], %(partitions)s::bigint[], %(members)b::bytea[])
     AS new (expression_id, partition_id, members)
 ON CONFLICT (expression_id, partition_id) DO UPDATE SET members = excluded.members
 
@@ -68,11 +70,12 @@ WHERE m.partition_id = ANY(%(partitions)s) AND m.expression_id = ANY(%(expressio
 
 -- name: record_changes
 -- The audit trail. Append only.
+-- Run with `sql.run_binary`.
 INSERT INTO match_change (expression_id, partition_id, from_rev, to_rev, added, removed)
 SELECT *
 FROM unnest(
     %(expressions)s::bigint[], %(partitions)s::bigint[], %(from_revs)s::bigint[],
-    %(to_revs)s::bigint[], %(added)s::bytea[], %(removed)s::bytea[]
+    %(to_revs)s::bigint[], %(added)b::bytea[], %(removed)b::bytea[]
 )
 
 

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from tagmill.fleet import vocabularies
-from tagmill.matches.expressions import check
+from tagmill.matches.expressions import check, parsed
 from tagmill.matches.models import Expression
-from tagmill_expressions import definition
 from tagmill_expressions import lint as linter
 from tagmill_expressions.errors import DefinitionError
 from tagmill_expressions.vocabulary import Vocabulary
@@ -73,7 +72,7 @@ def _linted(text: str, namespaces: Mapping[str, str]) -> Lint:
     key = text, tuple(sorted(namespaces.items()))
     found = kept.warnings.get(key)
     if found is None:
-        found = tuple(linter.lint(definition.check(text, namespaces), known.vocabulary))
+        found = tuple(linter.lint(parsed(text, namespaces), known.vocabulary))
         kept.keep(key, found)
     documents = None if known.vocabulary is None else known.vocabulary.documents
     return Lint(found, documents, known.behind)
