@@ -85,7 +85,7 @@ def clusters_of(token: WorkerToken) -> QuerySet[Cluster] | None:
 
 
 def readable(token: WorkerToken, partitions: QuerySet[Partition]) -> QuerySet[Partition]:
-    """Those of the partitions that are of the token's clusters."""
+    """The partitions that a token may read: those of its clusters."""
     clusters = clusters_of(token)
     return partitions if clusters is None else partitions.filter(cluster__in=clusters)
 
