@@ -68,7 +68,12 @@ def test_no_hot_statement_reads_a_large_table_whole() -> None:
         (ingest, "live_nodes", {"system_ids": ["n1-1"]}),
         (matches, "stale", {"partitions": partitions[:1]}),
         (matches, "stale", {"partitions": partitions[:4]}),
-        (matches, "lock_matches", {"partitions": partitions[:4], "expressions": expressions}),
+        *(
+            (matches, name, {**locked, "advancing": advancing})
+            for name in ("lock_matches", "locked_matches")
+            for locked in [{"partitions": partitions[:4], "expressions": expressions}]
+            for advancing in ([], partitions[:4])
+        ),
         (queue, "candidates", {"clusters": None, "holds": partitions[:9], "overtaken": 8}),
         (queue, "candidates", {"clusters": ids(Cluster), "holds": [], "overtaken": 8}),
         (freshness, "status", {"expressions": expressions[:1], "tags": [tag.id]}),

@@ -14,7 +14,7 @@ from tagmill.fleet import clusters
 from tagmill.fleet.models import Cluster, Partition
 from tagmill.flows import ingest
 from tagmill.flows.clusters import delete as delete_cluster
-from tagmill.matches.models import Match
+from tagmill.matches.models import EffectiveMatch
 from tagmill.tags import publishing, rebuilds, tags
 from tagmill.tags.models import Tag
 from tagmill.work import leases, queue
@@ -82,7 +82,7 @@ def lock(table: str, key: int) -> None:
 
 
 def revs(text: str) -> set[int]:
-    return set(Match.objects.filter(expression__text=text).values_list("rev", flat=True))
+    return set(EffectiveMatch.objects.filter(expression__text=text).values_list("rev", flat=True))
 
 
 def test_a_lease_and_the_deletion_of_a_cluster(worker: Worker) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tagmill.errors import ManualTag, NotCancellable, NotFound
 from tagmill.fleet import clusters
 from tagmill.flows import ingest
-from tagmill.matches.models import Expression, Match
+from tagmill.matches.models import EffectiveMatch, Expression, Match
 from tagmill.tags import freshness, rebuilds, tags
 from tagmill.tags.models import Rebuild, RebuildTarget
 from tagmill.work import leases
@@ -53,7 +53,9 @@ def state(rebuild: Rebuild) -> str:
 
 
 def revs() -> set[tuple[int, int | None]]:
-    return set(Match.objects.values_list("rev", "kept_rev"))
+    """What matches count as, and what they keep while a rebuild is forced."""
+    kept = {match.pk: match.kept_rev for match in Match.objects.all()}
+    return {(match.rev, kept[match.pk]) for match in EffectiveMatch.objects.all()}
 
 
 def test_a_forced_rebuild_keeps_what_readers_see(worker: Worker) -> None:

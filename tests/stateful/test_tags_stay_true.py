@@ -361,13 +361,21 @@ class Fleet(RuleBasedStateMachine):
 
     @invariant()
     def every_match_is_true_at_its_rev_or_later(self) -> None:
-        for match in Match.objects.select_related("expression"):
-            true_at = match.rev if match.kept_rev is None else match.kept_rev
+        for match in Match.objects.select_related("expression", "partition"):
+            true_at = self.true_at(match)
             members = bitmap.from_bytes(match.members)
             for (partition, slot), versions in self.history.items():
                 if partition == match.partition_id:
                     possible = self.answers_since(match.expression.text, versions, true_at)
                     assert bool(members >> slot & 1) in possible
+
+    @staticmethod
+    def true_at(match: Match) -> int:
+        for rev in (match.kept_rev, match.rev):
+            if rev is not None:
+                return rev
+        assert match.partition.settled_rev <= match.partition.rev
+        return match.partition.settled_rev
 
     @staticmethod
     def answers_since(text: str, versions: list[tuple[int, Probes]], rev: int) -> set[bool]:
@@ -381,11 +389,13 @@ class Fleet(RuleBasedStateMachine):
     def a_tag_flips_only_when_it_is_evaluated_everywhere(self) -> None:
         for tag in Tag.objects.all():
             if tag.expression_id != self.published.get(tag.id) and tag.expression_id:
-                revs = dict(
-                    Match.objects.filter(expression=tag.expression_id).values_list(
-                        "partition_id", "rev"
-                    )
-                )
+                found = Match.objects.filter(expression=tag.expression_id)
+                revs = {
+                    match.partition_id: match.partition.settled_rev
+                    if match.rev is None
+                    else match.rev
+                    for match in found.select_related("partition")
+                }
                 for partition in Partition.objects.all():
                     assert revs[partition.id] >= self.targets[tag.id].get(partition.id, 0)
             self.published[tag.id] = tag.expression_id

@@ -99,7 +99,7 @@ def test_a_sweep_publishes_what_is_complete_and_was_not_published() -> None:
     partition = the_partition()
     with transaction.atomic():
         found = Result(expression.id, partition.id, partition.rev, 1)
-        matches.apply([found], {partition.id: partition.capacity})
+        matches.apply([found], {partition.id: partition})
     assert tag("gpu").expression is None
     with transaction.atomic():
         assert publishing.publish() == [tag("gpu").id]
@@ -179,7 +179,7 @@ def test_a_rebuild_cancelled_during_a_completion_does_not_deadlock() -> None:
     found = Result(tag("gpu").expression_id or 0, partition.id, partition.rev, 1)
     with transaction.atomic():
         # What a completion does first; it ends with the rebuilds.
-        matches.apply([found], {partition.id: partition.capacity})
+        matches.apply([found], {partition.id: partition})
         other = in_thread(lambda: rebuilds.cancel(rebuild.uuid))
         until_blocked()
         assert complete(worker, evaluated(answer, lease)).results[0].outcome == "applied"
@@ -205,7 +205,7 @@ def test_a_collection_during_a_late_completion_does_not_deadlock() -> None:
 
         def apply() -> set[tuple[int, int]]:
             with transaction.atomic():
-                return matches.apply([late], {partition.id: partition.capacity}).keys
+                return matches.apply([late], {partition.id: partition}).keys
 
         other = in_thread(apply)
         until_blocked()

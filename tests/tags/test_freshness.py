@@ -14,7 +14,7 @@ from tagmill.fleet.documents import Upload
 from tagmill.fleet.models import Node, Partition
 from tagmill.flows import ingest
 from tagmill.matches import staleness
-from tagmill.matches.models import Match
+from tagmill.matches.models import EffectiveMatch, Match
 from tagmill.tags import assignments, freshness, rebuilds, tags
 from tagmill.tags.models import Assignment, Tag
 from tagmill_wire import bitmap
@@ -73,7 +73,7 @@ def check_all() -> None:
         assert found[tag.id].node_count == len(by_hand(tag)), tag.name
         assert found[tag.id].partitions == len(revs)
         target = tag.pending_expression_id or tag.expression_id
-        rows = Match.objects.filter(expression_id=target)
+        rows = EffectiveMatch.objects.filter(expression_id=target)
         fresh = {row.partition_id for row in rows if row.rev == revs[row.partition_id]}
         assert found[tag.id].pending == (len(revs) - len(fresh) if target else 0), tag.name
 

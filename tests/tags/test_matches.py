@@ -11,7 +11,7 @@ from tagmill.fleet.models import Partition
 from tagmill.flows import ingest
 from tagmill.matches import matches, staleness
 from tagmill.matches.matches import Result
-from tagmill.matches.models import Expression, Match, MatchChange
+from tagmill.matches.models import EffectiveMatch, Expression, MatchChange
 from tagmill.tags import rebuilds, tags
 from tagmill_wire import bitmap
 from tests.fleet.support import BARE, HAS_GPU, members, put, tag, the_partition
@@ -48,7 +48,7 @@ def apply(
     **delta: Any,
 ) -> bool:
     found = Result(expression.id, partition.id, rev, bits(*slots), **delta)
-    return bool(matches.apply([found], {partition.id: partition.capacity}).keys)
+    return bool(matches.apply([found], {partition.id: partition}).keys)
 
 
 def audit() -> list[tuple[int | None, int, set[int], set[int]]]:
@@ -68,7 +68,7 @@ def test_only_a_higher_rev_replaces_a_match(expression: Expression, partition: P
     assert members(expression, partition) == {0, 1}
     assert apply(expression, partition, 4, (1, 2))
     assert members(expression, partition) == {1, 2}
-    assert Match.objects.get().rev == 4
+    assert EffectiveMatch.objects.get().rev == 4
 
 
 def test_the_audit_trail_has_a_row_for_each_change_and_for_nothing_else(
@@ -91,7 +91,7 @@ def test_a_first_evaluation_without_members_leaves_no_audit(
 ) -> None:
     assert apply(expression, partition, 3, ())
     assert audit() == []
-    assert Match.objects.get().rev == 3
+    assert EffectiveMatch.objects.get().rev == 3
 
 
 def test_a_delta_changes_the_slots_it_evaluated(
@@ -135,8 +135,8 @@ def test_no_delta_applies_during_a_forced_rebuild(
     assert not apply(expression, partition, 9, (2,), base_rev=base, evaluated=bits(2))
     assert members(expression, partition) == {0, 1}
     assert apply(expression, partition, 9, (0, 2))
-    row = Match.objects.get()
-    assert (row.rev, row.kept_rev) == (9, None)
+    row = EffectiveMatch.objects.get()
+    assert (row.rev, row.true_at) == (9, 9)
     assert audit()[-1] == (9, 9, {2}, {1})
 
 
@@ -148,7 +148,7 @@ def test_two_results_for_one_match_apply_in_order(
         Result(expression.id, partition.id, 5, bits(1), 3, bits(1)),
         Result(expression.id, partition.id, 4, bits(3)),
     ]
-    matches.apply(results, {partition.id: partition.capacity})
+    matches.apply(results, {partition.id: partition})
     assert members(expression, partition) == {0, 1}
     assert audit() == [(None, 5, {0, 1}, set())]
 
@@ -158,7 +158,7 @@ def test_a_result_for_a_collected_expression_is_left_out(
 ) -> None:
     unknown = Result(expression.id + 100, partition.id, 9, bits(0))
     known = Result(expression.id, partition.id, 9, bits(0))
-    applied = matches.apply([unknown, known], {partition.id: partition.capacity})
+    applied = matches.apply([unknown, known], {partition.id: partition})
     assert applied.keys == {(expression.id, partition.id)}
 
 

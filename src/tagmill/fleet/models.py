@@ -57,6 +57,12 @@ class Partition(models.Model):
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="partitions")
     number = models.PositiveIntegerField(help_text="1, 2, 3, ... within the cluster")
     rev = models.BigIntegerField(db_default=0)
+    settled_rev = models.BigIntegerField(
+        db_default=0, help_text="what its settled matches are true at; never above rev"
+    )
+    settled_at = models.DateTimeField(
+        db_default=Now(), editable=False, help_text="when settled_rev was last moved"
+    )
     capacity = models.PositiveIntegerField(help_text="slots; a multiple of 8")
     next_slot = models.PositiveIntegerField(db_default=0)
     node_count = models.PositiveIntegerField(db_default=0, help_text="live nodes")

@@ -21,8 +21,9 @@ class Held:
 
     def __init__(self, row: tuple[int, ...]) -> None:
         """`row` is a row of the query `lock_partitions`."""
-        self.id, rev, self.capacity, self.next_slot, self.node_count, self.cluster_id = row
-        self.rev = rev + 1
+        self.id, self.before, self.capacity, *columns = row
+        self.next_slot, self.node_count, self.cluster_id, self.settled_rev = columns
+        self.rev = self.before + 1
         """What the nodes changed by this transaction are stamped with."""
         self.room = self.capacity - self.next_slot
         self.is_changed = False

@@ -48,8 +48,7 @@ def complete(worker: Worker, completion: Completion) -> CompletionAnswer:
             if part.partition in partitions
             for result in _results(part, partitions[part.partition], f"results[{number}]")
         ]
-        capacities = {partition.id: partition.capacity for partition in partitions.values()}
-        applied = matches.apply(results, capacities)
+        applied = matches.apply(results, partitions)
         for item in learnt:
             if item.partition in partitions:
                 vocabularies.learn(item)

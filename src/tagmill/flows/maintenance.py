@@ -143,6 +143,7 @@ def collect_expressions() -> int:
         rows = locks.query(Lock.EXPRESSION, __file__, "unreferenced", {"hours": hours})
         found = [row[0] for row in rows]
         if found:
+            locks.query(Lock.MATCH, __file__, "lock_matches_of", {"expressions": found})
             sql.run(__file__, "collect_expressions", {"expressions": found})
     return len(found)
 

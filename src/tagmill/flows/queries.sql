@@ -1,3 +1,13 @@
+-- name: lock_matches_of
+-- The matches of expressions that are collected, locked in the order in which completions lock those that
+-- they unsettle.
+SELECT m.expression_id
+FROM match m
+WHERE m.expression_id = ANY(%(expressions)s)
+ORDER BY m.partition_id, m.expression_id
+FOR UPDATE
+
+
 -- name: mark_nodes_deleted
 -- Makes tombstones. Relies on: the nodes' partitions are locked; `rev` is the raised one. The slot stays
 -- taken for ever.
@@ -8,7 +18,7 @@ WHERE node.id = new.id
 
 
 -- name: collect_expressions
--- Relies on: the expressions are locked, and nothing but the audit trail refers to them. The trail of an
+-- Relies on: the expressions and their matches are locked, and nothing but the audit trail refers to them. The trail of an
 -- expression that no tag ever had explains nothing: it goes, too.
 WITH targets AS (
     DELETE FROM rebuild_target WHERE expression_id = ANY(%(expressions)s)
@@ -51,7 +61,7 @@ DELETE FROM partition USING gone WHERE partition.id = gone.id
 WITH held AS MATERIALIZED (
     SELECT m.expression_id, m.partition_id
     FROM match m
-    WHERE m.partition_id = %(partition)s AND (m.rev >= 0 OR m.kept_rev IS NOT NULL)
+    WHERE m.partition_id = %(partition)s AND (m.rev IS NULL OR m.rev >= 0 OR m.kept_rev IS NOT NULL)
     ORDER BY m.partition_id, m.expression_id
     FOR NO KEY UPDATE
 )

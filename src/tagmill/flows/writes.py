@@ -153,7 +153,7 @@ class Writes:
                 matches.Move(node.partition_id, node.slot, partition.id, slot)
                 for node, partition, slot in self._moved
             ],
-            {partition.id: partition.capacity for _, partition, _ in self._moved},
+            {partition.id: partition for _, partition, _ in self._moved},
         )
         moved = [(node.partition_id, node.slot) for node, _, _ in self._moved]
         if moved or self._unassigned:

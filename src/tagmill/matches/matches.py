@@ -1,10 +1,23 @@
-"""Matches: results are applied by compare-and-set. What is stale, `staleness` says."""
+"""Matches: results are applied by compare-and-set. What is stale, `staleness` says.
+
+Most matches are settled: they have no rev of their own, and are true at their partition's
+`settled_rev`. The rules, all under the partition's lock:
+
+1. A result for changed slots whose base is `settled_rev` moves it to the result's rev; of the
+   settled matches only those whose members differ are written.
+2. A settled match that the result says nothing of is unsettled first: it keeps the old rev as its
+   own. Where that were more matches than the result has, the results get revs of their own instead.
+3. A result at `settled_rev` settles its match.
+4. A forced rebuild unsettles (`force_matches`), as a match that is made for nodes that moved in has
+   a rev of its own (`carry`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from tagmill import locks, sql
 from tagmill.locks import Lock
@@ -43,41 +56,103 @@ class Applied:
         return sorted({expression for expression, _ in self.keys})
 
 
+class Place(Protocol):
+    """A partition that the caller has locked."""
+
+    capacity: int
+    settled_rev: int
+
+
 class _Match(NamedTuple):
     rev: int
+    """What it counts as: its own, or the partition's `settled_rev`."""
     true_at: int
     """The rev that `members` were true at: `rev`, but for forced rebuilds."""
     members: int
+    is_settled: bool = False
 
+
+_Key = tuple[int, int]
+_Matches = dict[_Key, _Match]
+"""By (expression, partition)."""
 
 # What a match is that was made for nodes that moved in: of no rev.
 _MISSING = _Match(-1, -1, 0)
 
 
-def apply(results: Iterable[Result], capacities: dict[int, int]) -> Applied:
+def apply(results: Iterable[Result], places: Mapping[int, Place]) -> Applied:
     """Store what is newer than the stored match, and record what changed.
 
-    A full result applies iff the stored rev is lower; a delta iff the stored rev is its base.
-    Relies on: the caller has locked the partitions; `capacities` are theirs, in slots.
+    A full result applies iff the stored rev is lower; a delta iff the stored rev is its base. In
+    the order given, but partition by partition.
+    Relies on: the caller has locked the partitions; `places` are theirs, and are kept up to date.
     """
-    wanted = list(results)
+    # The collector locks matches by partition, too.
+    wanted = sorted(results, key=lambda result: result.partition)
     # The collector locks an expression before its matches, and so does this.
     known = _existing({result.expression for result in wanted})
-    stored = _locked((result.expression, result.partition) for result in wanted)
-    new: dict[tuple[int, int], _Match] = {}
-    for result in wanted:
+    wanted = [result for result in wanted if result.expression in known]
+    stored = _locked(
+        ((result.expression, result.partition) for result in wanted),
+        {item.partition for item in wanted if item.rev > places[item.partition].settled_rev},
+    )
+    new = dict(stored)
+    before = {partition: place.settled_rev for partition, place in places.items()}
+    applied: set[_Key] = set()
+    for (partition, rev), group in itertools.groupby(wanted, lambda item: (item.partition, item.rev)):
+        taken = _take(new, group)
+        applied |= taken
+        _settle(new, taken, partition, rev, places[partition])
+    moved = {
+        partition: place.settled_rev
+        for partition, place in places.items()
+        if place.settled_rev != before[partition]
+    }
+    if applied:
+        _write({key: match for key, match in new.items() if _differs(stored.get(key), match)}, places)
+        _record(stored, new, places)
+    if moved:
+        values = {"partitions": list(moved), "revs": list(moved.values())}
+        sql.run(__file__, "move_settled", values)
+    return Applied(applied)
+
+
+def _take(new: _Matches, group: Iterable[Result]) -> set[_Key]:
+    """Put those results of one partition and one rev that apply into `new`; which ones."""
+    taken = set()
+    for result in group:
         key = result.expression, result.partition
-        before = new.get(key) or stored.get(key)
-        members = _combined(before, result)
-        if members is not None and result.expression in known:
+        members = _combined(new.get(key), result)
+        if members is not None:
             new[key] = _Match(result.rev, result.rev, members)
-    if new:
-        _write(new, capacities)
-        _record(stored, new, capacities)
-    return Applied(set(new))
+            taken.add(key)
+    return taken
 
 
-def carry(moves: Sequence[Move], capacities: dict[int, int]) -> None:
+def _settle(new: _Matches, taken: set[_Key], partition: int, rev: int, place: Place) -> None:
+    """Rules 1 to 3, after results at `rev` were taken."""
+    if rev > place.settled_rev:
+        left = [key for key, match in new.items() if match.is_settled and key[1] == partition]
+        if len(taken) < max(1, len(left)):
+            return
+        for key in left:
+            new[key] = new[key]._replace(is_settled=False)
+        place.settled_rev = rev
+    if rev == place.settled_rev:
+        for key in taken:
+            new[key] = new[key]._replace(is_settled=True)
+
+
+def _differs(before: _Match | None, match: _Match) -> bool:
+    """Whether its row does. A settled one has no rev."""
+    if before is None or before.is_settled != match.is_settled:
+        return True
+    if match.is_settled:
+        return before.members != match.members
+    return before != match
+
+
+def carry(moves: Sequence[Move], places: Mapping[int, Place]) -> None:
     """Show moved nodes with the published tags that they had, until their new place is evaluated.
 
     The new bits are provisional, as the bit of any node is whose documents are newer than a match:
@@ -107,12 +182,12 @@ def carry(moves: Sequence[Move], capacities: dict[int, int]) -> None:
         "expressions": [expression for expression, _ in new],
         "partitions": [partition for _, partition in new],
         "members": [
-            bitmap.to_bytes(match.members, capacities[partition])
+            bitmap.to_bytes(match.members, places[partition].capacity)
             for (_, partition), match in new.items()
         ],
     }
     sql.run_binary(__file__, "carry_matches", values)
-    _record(stored, new, capacities)
+    _record(stored, new, places)
 
 
 def _existing(expressions: set[int]) -> set[int]:
@@ -122,20 +197,21 @@ def _existing(expressions: set[int]) -> set[int]:
     return {row[0] for row in found}
 
 
-def _locked(keys: Iterable[tuple[int, int]]) -> dict[tuple[int, int], _Match]:
-    """The stored matches of these (expression, partition), locked, and maybe others."""
+def _locked(keys: Iterable[_Key], advancing: Iterable[int] = ()) -> _Matches:
+    """The stored matches of these (expression, partition), and all settled ones of the partitions
+    where `settled_rev` may move, locked; and maybe others."""
     wanted = set(keys)
     values = {
         "partitions": sorted({partition for _, partition in wanted}),
         "expressions": sorted({expression for expression, _ in wanted}),
+        "advancing": sorted(advancing),
     }
     if not locks.query(Lock.MATCH, __file__, "lock_matches", values):
         return {}
+    found = sql.rows(__file__, "locked_matches", values)
     return {
-        (expression, partition): _Match(rev, true_at, bitmap.from_bytes(members))
-        for expression, partition, rev, true_at, members in sql.rows(
-            __file__, "locked_matches", values
-        )
+        (expression, partition): _Match(rev, true_at, bitmap.from_bytes(members), is_settled)
+        for expression, partition, rev, true_at, members, is_settled in found
     }
 
 
@@ -151,27 +227,25 @@ def _combined(before: _Match | None, result: Result) -> int | None:
     return (before.members & ~result.evaluated) | (result.members & result.evaluated)
 
 
-def _write(new: dict[tuple[int, int], _Match], capacities: dict[int, int]) -> None:
+def _write(rows: _Matches, places: Mapping[int, Place]) -> None:
+    if not rows:
+        return
     sql.run_binary(
         __file__,
         "apply_matches",
         {
-            "expressions": [expression for expression, _ in new],
-            "partitions": [partition for _, partition in new],
-            "revs": [match.rev for match in new.values()],
+            "expressions": [expression for expression, _ in rows],
+            "partitions": [partition for _, partition in rows],
+            "revs": [None if match.is_settled else match.rev for match in rows.values()],
             "members": [
-                bitmap.to_bytes(match.members, capacities[partition])
-                for (_, partition), match in new.items()
+                bitmap.to_bytes(match.members, places[partition].capacity)
+                for (_, partition), match in rows.items()
             ],
         },
     )
 
 
-def _record(
-    stored: dict[tuple[int, int], _Match],
-    new: dict[tuple[int, int], _Match],
-    capacities: dict[int, int],
-) -> None:
+def _record(stored: _Matches, new: _Matches, places: Mapping[int, Place]) -> None:
     """One row for each match whose members changed."""
     rows: list[tuple[Any, ...]] = []
     for (expression, partition), match in new.items():
@@ -180,7 +254,7 @@ def _record(
         if old == match.members:
             continue
         added, removed = (
-            bitmap.to_bytes(bits, capacities[partition])
+            bitmap.to_bytes(bits, places[partition].capacity)
             for bits in (match.members & ~old, old & ~match.members)
         )
         from_rev = before.true_at if before and before.true_at >= 0 else None

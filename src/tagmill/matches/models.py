@@ -53,21 +53,29 @@ class Expression(models.Model):
 class Match(models.Model):
     """The slots of `partition` on which `expression` holds at `rev`. Only a higher rev replaces it.
 
+    One without a rev is settled: it is true at its partition's `settled_rev`, whatever that
+    becomes. So a change that flips no verdict moves one rev, and writes no match.
+
     A forced rebuild sets `rev` to -1 and keeps `members` and, in `kept_rev`, the rev at which they
     were true.
     """
 
     pk = models.CompositePrimaryKey("expression_id", "partition_id")
-    expression = models.ForeignKey(Expression, on_delete=models.CASCADE, related_name="matches")
-    partition = models.ForeignKey(Partition, on_delete=models.CASCADE, related_name="matches")
-    rev = models.BigIntegerField()
+    expression = models.ForeignKey(
+        Expression, on_delete=models.CASCADE, related_name="matches", db_index=False
+    )
+    partition = models.ForeignKey(
+        Partition, on_delete=models.CASCADE, related_name="matches", db_index=False
+    )
+    rev = models.BigIntegerField(null=True, help_text="null: the partition's settled_rev")
     kept_rev = models.BigIntegerField(null=True)
     members = models.BinaryField()
     evaluated_at = models.DateTimeField(db_default=Now())
 
     class Meta:
         db_table = "match"
-        indexes = [models.Index(fields=["partition", "rev"], name="match_partition_rev")]
+        # Without the rev, which is written often: an update then touches no index.
+        indexes = [models.Index(fields=["partition"], name="match_partition")]
 
 
 class EffectiveMatch(models.Model):

@@ -4,8 +4,9 @@ SELECT EXISTS (SELECT FROM live_expression)
 
 
 -- name: apply_matches
--- Stores results by compare-and-set: a match is replaced only by a higher rev, whoever sends it.
--- Relies on: nothing; the callers' locks only make the outcome known in advance.
+-- Stores matches as they are from now on; without a rev: settled. Relies on: the caller holds the locks of
+-- the partitions and of the stored matches, and has compared revs under them: a match is replaced only by a
+-- higher rev, whoever sends it.
 -- Run with `sql.run_binary`.
 INSERT INTO match (expression_id, partition_id, rev, members, evaluated_at)
 SELECT expression_id, partition_id, rev, members, now()
@@ -14,7 +15,6 @@ FROM unnest(
 ) AS new (expression_id, partition_id, rev, members)
 ON CONFLICT (expression_id, partition_id) DO UPDATE
 SET rev = excluded.rev, kept_rev = NULL, members = excluded.members, evaluated_at = now()
-WHERE match.rev < excluded.rev
 
 
 -- name: carried
@@ -52,20 +52,36 @@ SELECT id FROM expression WHERE id = ANY(%(expressions)s) ORDER BY id FOR KEY SH
 
 
 -- name: lock_matches
--- Locks stored matches, always in the same order. What is locked is read by another statement
--- (locked_matches): this one waits, and would join the view as it was before.
+-- Locks stored matches, always in the same order: those of the expressions given, and where `settled_rev`
+-- may move (`advancing`), all that follow it. What is locked is read by another statement (locked_matches):
+-- this one waits, and would join the view as it was before.
 SELECT m.expression_id, m.partition_id
 FROM match m
-WHERE m.partition_id = ANY(%(partitions)s) AND m.expression_id = ANY(%(expressions)s)
+WHERE m.partition_id = ANY(%(partitions)s)
+  AND (m.expression_id = ANY(%(expressions)s)
+       OR m.partition_id = ANY(%(advancing)s::bigint[]) AND m.rev IS NULL)
 ORDER BY m.partition_id, m.expression_id
 FOR NO KEY UPDATE
 
 
 -- name: locked_matches
--- Stored matches with the revs that they count as. Relies on: they were locked by a statement before.
-SELECT m.expression_id, m.partition_id, m.rev, m.true_at, m.members
-FROM effective_match m
-WHERE m.partition_id = ANY(%(partitions)s) AND m.expression_id = ANY(%(expressions)s)
+-- Stored matches with the revs that they count as, and whether they are settled. Relies on: they were locked
+-- by a statement before.
+SELECT m.expression_id, m.partition_id, e.rev, e.true_at, m.members, m.rev IS NULL
+FROM match m
+JOIN effective_match e ON e.expression_id = m.expression_id AND e.partition_id = m.partition_id
+WHERE m.partition_id = ANY(%(partitions)s)
+  AND (m.expression_id = ANY(%(expressions)s)
+       OR m.partition_id = ANY(%(advancing)s::bigint[]) AND m.rev IS NULL)
+
+
+-- name: move_settled
+-- Moves what settled matches are true at. Relies on: the partitions are locked, and every settled match is
+-- true at the new rev.
+UPDATE partition
+SET settled_rev = new.rev, settled_at = now()
+FROM unnest(%(partitions)s::bigint[], %(revs)s::bigint[]) AS new (id, rev)
+WHERE partition.id = new.id
 
 
 -- name: record_changes

@@ -162,16 +162,18 @@ WHERE id = ANY(%(tags)s) AND pending_expression_id IS NOT NULL
 
 -- name: force_matches
 -- A forced rebuild: every match of the expressions becomes stale; readers keep the members, and
--- `kept_rev` the rev that they are true at. Locks in the order in which completions do.
+-- `kept_rev` the rev that they are true at. Locks in the order in which completions do. Relies on: all
+-- partitions are locked by a statement before, so that `settled_rev` stays.
 WITH held AS MATERIALIZED (
-    SELECT m.expression_id, m.partition_id
+    SELECT m.expression_id, m.partition_id, coalesce(m.rev, p.settled_rev) AS rev
     FROM match m
-    WHERE m.expression_id = ANY(%(expressions)s) AND m.rev >= 0
+    JOIN partition p ON p.id = m.partition_id
+    WHERE m.expression_id = ANY(%(expressions)s) AND (m.rev IS NULL OR m.rev >= 0)
     ORDER BY m.partition_id, m.expression_id
-    FOR NO KEY UPDATE
+    FOR NO KEY UPDATE OF m
 )
 UPDATE match
-SET kept_rev = match.rev, rev = -1
+SET kept_rev = held.rev, rev = -1
 FROM held
 WHERE match.expression_id = held.expression_id AND match.partition_id = held.partition_id
 
@@ -201,6 +203,11 @@ SELECT c.id, c.name,
                           WHERE may.workertoken_id = token.id AND may.cluster_id = c.id)))
 FROM cluster c
 ORDER BY c.name
+
+
+-- name: lock_all_partitions
+-- In the order in which everybody locks them.
+SELECT id FROM partition ORDER BY id FOR NO KEY UPDATE
 
 
 -- name: lock_client
@@ -355,9 +362,11 @@ WHERE r.id = ANY(%(rebuilds)s)
       SELECT
       FROM rebuild_target t
       JOIN expression e ON e.id = t.expression_id AND e.failed_at IS NULL
-      LEFT JOIN effective_match m ON m.expression_id = t.expression_id AND m.partition_id = t.partition_id
       WHERE t.rebuild_id = r.id
-        AND (m.rev IS NULL OR m.rev < t.rev)
+        -- One look for each target, until one is not reached: a join would read all matches there are.
+        AND coalesce((SELECT m.rev
+                      FROM effective_match m
+                      WHERE m.expression_id = t.expression_id AND m.partition_id = t.partition_id), -2) < t.rev
         AND EXISTS (
             SELECT FROM tag
             WHERE tag.expression_id = t.expression_id OR tag.pending_expression_id = t.expression_id
@@ -451,9 +460,7 @@ gone AS (
         SELECT m.expression_id,
                bit_count(('x' || encode(m.members, 'hex'))::varbit & d.slots)::int AS nodes
         FROM effective_match m
-        -- The rev again, for the index: it is the one that members are true at, or -1.
-        WHERE m.partition_id = d.partition_id AND m.rev IN (d.true_at, -1)
-          AND m.true_at = d.true_at AND octet_length(m.members) = d.bytes
+        WHERE m.partition_id = d.partition_id AND m.true_at = d.true_at AND octet_length(m.members) = d.bytes
           AND m.expression_id = ANY(%(expressions)s)
         -- Not joined in another order: few partitions have changed.
         OFFSET 0

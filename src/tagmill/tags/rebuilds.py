@@ -80,6 +80,8 @@ def _request(names: Sequence[str] | None, by: User | None, reason: Rebuild.Reaso
     locks.fleet()
     before = _automatic(names)
     expressions = _expressions(before)
+    # What settled matches are true at stays until theirs is kept.
+    locks.query(Lock.PARTITION, __file__, "lock_all_partitions", {})
     failures.lock(expressions)
     locks.query(Lock.MATCH, __file__, "force_matches", {"expressions": expressions})
     tags = [tag.id for tag in before]

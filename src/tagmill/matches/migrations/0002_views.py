@@ -21,7 +21,8 @@ WHERE e.failed_at IS NULL
       OR EXISTS (SELECT FROM tag t WHERE t.pending_expression_id = e.id)
       OR e.preview_until > now()
   );
-
+"""
+EFFECTIVE = """
 CREATE VIEW effective_match AS
 SELECT expression_id, partition_id, rev, coalesce(kept_rev, rev) AS true_at, members, evaluated_at
 FROM match;
@@ -33,7 +34,7 @@ class Migration(migrations.Migration):
     dependencies = [("matches", "0001_initial"), ("tags", "0009_rooms")]
 
     operations = [
-        migrations.RunSQL(FORWARD, BACKWARD),
+        migrations.RunSQL(FORWARD + EFFECTIVE, BACKWARD),
         migrations.CreateModel(
             name="EffectiveMatch",
             fields=[
