@@ -26,6 +26,7 @@ from loadtest.bench import Bench, BenchError, Session, check_sizes, machine
 from loadtest.references.documents import NodeDocuments
 from loadtest.references.libxml_postgres import libxml_postgres
 from loadtest.references.xpath_exists import XpathExists
+from tagmill_expressions.documents import composition
 from tagmill_expressions import definition, evaluation
 from tagmill_expressions import documents as composed
 from tagmill_expressions.errors import DefinitionError
@@ -240,12 +241,6 @@ class EvaluateBench:
 
 def _trees(nodes: Sequence[dict[str, str]]) -> list[Any]:
     return [composed.compose(probes) for probes in nodes]
-
-
-def composition(probes: dict[str, str]) -> dict[str, bytes | str]:
-    """The kernel takes probes in the order in which lxml's composition appends them."""
-    rest: dict[str, bytes | str] = {name: probes[name] for name in sorted(probes.keys() - {"lshw"})}
-    return {"lshw": probes.get("lshw", "<list/>"), **rest}
 
 
 def _compilable(kernel: Any) -> Iterator[str]:

@@ -154,6 +154,15 @@ class Config(BaseSettings):
     evaluation_seconds: Annotated[float, Field(gt=0)] = 5.0
     """The longest that one expression may take on one document before a worker stops it."""
 
+    settle_seconds: Annotated[float, Field(ge=0, le=5)] = 0.05
+    """The longest that a server evaluates what one transaction uploads, where the kernel is
+    installed, so that its tags are true when it is answered; the rest is left to workers. 0 leaves
+    all of it to them."""
+
+    settle_steps: Annotated[int, Field(ge=1_000, le=10_000_000)] = 20_000
+    """Most steps (nodes looked at) of one expression on one document in a server; one that takes
+    more is left to workers."""
+
     expression_hours: Annotated[float, Field(ge=0)] = 1.0
     """How long an expression that nothing refers to is kept."""
 

@@ -93,6 +93,12 @@ def compose(probes: Mapping[str, str]) -> etree._ElementTree:
     return root.getroottree()
 
 
+def composition(probes: Mapping[str, str]) -> dict[str, bytes | str]:
+    """What the kernel is given for the document that `compose` makes."""
+    others = sorted(probes.keys() - {MAIN_PROBE})
+    return {MAIN_PROBE: probes.get(MAIN_PROBE, "<list/>"), **{name: probes[name] for name in others}}
+
+
 def compose_xml(probes: Mapping[str, str]) -> str:
     """`compose` as text, without an XML declaration."""
     if probes.keys() == {MAIN_PROBE}:

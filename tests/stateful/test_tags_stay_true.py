@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import os
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -27,12 +28,13 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tagmill import config
+from tagmill import config, locks
 from tagmill.errors import NotCancellable, WorkerGone
 from tagmill.fleet import clusters
-from tagmill.fleet.documents import Upload
+from tagmill.fleet.documents import Upload, Verdict
 from tagmill.fleet.models import Node, Partition
 from tagmill.flows import completions, ingest, maintenance
+from tagmill.locks import Lock
 from tagmill.matches import staleness
 from tagmill.matches.models import Expression, Match, MatchChange
 from tagmill.tags import freshness, previews, rebuilds, tags
@@ -48,6 +50,9 @@ SYSTEM_IDS = [f"n{number}" for number in range(10)]
 TAGS = ("red", "blue")
 CLIENTS = ("left", "right")
 SLOTS = 8
+# For how long a server evaluates what is uploaded: not at all, hardly (what takes few steps is still
+# answered), and as long as it needs.
+SETTLE_SECONDS = ("0", "0.000001", "5")
 
 
 class Fleet(RuleBasedStateMachine):
@@ -103,8 +108,56 @@ class Fleet(RuleBasedStateMachine):
             probes = {probe: xml.encode() if xml else None for probe, xml in given.items()}
             uploads.append(Upload(system_id, cluster, None, None, probes))
         before = self.places()
-        assert all(verdict.error is None for verdict in ingest.store(uploads))
+        verdicts = ingest.store(uploads)
+        assert all(verdict.error is None for verdict in verdicts)
         self.remember(before)
+        self.what_is_settled_is_true(verdicts)
+
+    @rule(
+        chosen=st.tuples(
+            st.sampled_from(SYSTEM_IDS),
+            st.sampled_from(CLUSTERS),
+            st.sampled_from(sorted(DOCUMENTS)),
+            st.sampled_from(sorted(LLDP)),
+        ),
+        worker=st.integers(0, 1),
+        name=st.sampled_from(TAGS),
+        definition=st.sampled_from(DEFINITIONS),
+        probe=st.sampled_from(["", "", "s1", "s2"]),
+    )
+    def upload_late(
+        self,
+        chosen: tuple[str, str, str, str],
+        worker: int,
+        name: str,
+        definition: str,
+        probe: str,
+    ) -> None:
+        """Between the evaluation of an upload and its locks, what is live changes, a worker completes,
+        and the node itself gets another document, or none of it."""
+
+        def meanwhile(kind: Lock) -> None:
+            if kind != Lock.PARTITION or meanwhile not in locks.watchers:
+                return
+            locks.watchers.remove(meanwhile)
+            self.define_as(name, definition)
+            if probe:
+                before = self.places()
+                ingest.store([Upload(chosen[0], probes={"lldp": LLDP[probe].encode()})])
+                self.remember(before)
+            self.work(worker)
+
+        locks.watchers.append(meanwhile)
+        try:
+            self.upload([chosen])
+        finally:
+            if meanwhile in locks.watchers:
+                locks.watchers.remove(meanwhile)
+
+    @rule(seconds=st.sampled_from(SETTLE_SECONDS))
+    def settle_for(self, seconds: str) -> None:
+        os.environ["TAGMILL_SETTLE_SECONDS"] = seconds
+        config.load.cache_clear()
 
     @rule(system_id=st.sampled_from(SYSTEM_IDS))
     def delete(self, system_id: str) -> None:
@@ -461,6 +514,17 @@ class Fleet(RuleBasedStateMachine):
             assert len(slots) == len(set(slots)) == partition.next_slot
             assert partition.node_count == partition.nodes.filter(deleted_at=None).count()
 
+    def what_is_settled_is_true(self, verdicts: list[Verdict]) -> None:
+        """Whoever reads the answer to an upload finds its tags."""
+        for verdict in verdicts:
+            if not verdict.settled:
+                continue
+            node = Node.objects.get(system_id=verdict.system_id, deleted_at=None)
+            probes = {document.probe: document.xml for document in node.documents.all()}
+            found = set(NodeTag.objects.filter(node=node).values_list("tag_id", flat=True))
+            for tag in Tag.objects.exclude(expression=None).filter(expression__failed_at=None):
+                assert (tag.id in found) == holds(tag.expression.text, probes), tag.name
+
     # -- the end ---------------------------------------------------------------------------------
 
     def settle(self) -> None:
@@ -521,6 +585,7 @@ def small_partitions(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("TAGMILL_PARTITION_SLOTS", str(SLOTS))
     # Expressions are collected as soon as nothing refers to them.
     monkeypatch.setenv("TAGMILL_EXPRESSION_HOURS", "0")
+    monkeypatch.setenv("TAGMILL_SETTLE_SECONDS", "5")
     config.load.cache_clear()
     yield
     monkeypatch.undo()

@@ -41,12 +41,14 @@ class Upload:
 class Verdict:
     """`outcome`: created, updated, unchanged or refused (then `error` says why).
 
-    `rev` is the node's."""
+    `rev` is the node's. `settled`: whether every tag was evaluated for it in the transaction that
+    stored it; None where nothing was stored."""
 
     system_id: str
     outcome: str
     rev: int | None = None
     error: TagmillError | None = None
+    settled: bool | None = None
 
 
 @dataclass(frozen=True)

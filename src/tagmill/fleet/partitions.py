@@ -62,8 +62,8 @@ class HeldPartitions:
         ]
         return min(able, key=lambda held: held.id, default=None)
 
-    def write(self) -> list[int]:
-        """Raise the rev of each partition that changed, once; their ids, ascending."""
+    def write(self) -> None:
+        """Raise the rev of each partition that changed, once, and store what became settled."""
         changed = [held for held in self._by_id.values() if held.is_changed]
         if changed:
             sql.run(
@@ -74,9 +74,9 @@ class HeldPartitions:
                     "revs": [held.rev for held in changed],
                     "next_slots": [held.next_slot for held in changed],
                     "node_counts": [held.node_count for held in changed],
+                    "settled_revs": [held.settled_rev for held in changed],
                 },
             )
-        return sorted(held.id for held in changed)
 
 
 def reserve(cluster_id: int, wanted: int) -> list[int]:

@@ -53,11 +53,16 @@ ORDER BY number
 
 
 -- name: raise_partitions
--- Relies on: the partitions are locked (lock_partitions.sql), and `rev` is one above what was read then.
+-- Relies on: the partitions are locked (`lock_partitions`), `rev` is one above what was read then, and every
+-- settled match is true at `settled_rev`.
 UPDATE partition
-SET rev = new.rev, next_slot = new.next_slot, node_count = new.node_count
-FROM unnest(%(ids)s::bigint[], %(revs)s::bigint[], %(next_slots)s::int[], %(node_counts)s::int[])
-    AS new (id, rev, next_slot, node_count)
+SET rev = new.rev, next_slot = new.next_slot, node_count = new.node_count,
+    settled_at = CASE WHEN partition.settled_rev = new.settled_rev THEN partition.settled_at ELSE now() END,
+    settled_rev = new.settled_rev
+FROM unnest(
+    %(ids)s::bigint[], %(revs)s::bigint[], %(next_slots)s::int[], %(node_counts)s::int[],
+    %(settled_revs)s::bigint[]
+) AS new (id, rev, next_slot, node_count, settled_rev)
 WHERE partition.id = new.id
 
 

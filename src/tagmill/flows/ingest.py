@@ -7,7 +7,7 @@ nodes with it; an upload that changes nothing takes no lock and raises nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db import IntegrityError, transaction
@@ -25,8 +25,9 @@ from tagmill.fleet import clusters
 from tagmill.fleet.documents import CheckedUpload, Upload, Verdict, check
 from tagmill.fleet.models import Cluster
 from tagmill.fleet.partitions import ClusterGone, HeldPartitions, reserve
+from tagmill.flows import settling
+from tagmill.flows.settling import Evaluated
 from tagmill.flows.writes import Stored, Writes, check_probes
-from tagmill.matches import staleness
 from tagmill.work import policy, queue
 
 __all__ = ["Upload", "Verdict", "delete", "store"]
@@ -91,8 +92,7 @@ def _delete(system_id: str, expects: Callable[[Stored], None] | None) -> None:
         expects(nodes[system_id])
     writes = Writes(held)
     writes.delete(nodes[system_id])
-    writes.flush()
-    _changed(held)
+    _finish(held, writes, settling.evaluate([]))
 
 
 def _rounds(
@@ -165,13 +165,14 @@ def _apply(changes: dict[int, _Change]) -> dict[int, Verdict]:
     for change in changes.values():
         if change.node is None or change.is_move:
             wanted[change.cluster_id] = wanted.get(change.cluster_id, 0) + 1
+    evaluated = settling.evaluate([(item.checked, item.node) for item in changes.values()])
     partitions = [change.node.partition_id for change in changes.values() if change.node]
     for cluster_id in sorted(wanted):
         partitions += reserve(cluster_id, wanted[cluster_id])
     system_ids = [change.checked.upload.system_id for change in changes.values()]
     held, nodes = _locked(partitions, system_ids)
     writes = Writes(held)
-    verdicts = {}
+    found: dict[int, Verdict] = {}
     for number, change in changes.items():
         system_id = change.checked.upload.system_id
         node = nodes.get(system_id)
@@ -184,22 +185,27 @@ def _apply(changes: dict[int, _Change]) -> dict[int, Verdict]:
                 change.checked.upload.expects(node)
             check_probes(change.checked, node)
         except (Invalid, PreconditionFailed) as error:
-            verdicts[number] = Verdict(system_id, "refused", error=error)
+            found[number] = Verdict(system_id, "refused", error=error)
             continue
         if node is None:
             rev = writes.create(change.checked, _room(held, change.cluster_id))
-            verdicts[number] = Verdict(system_id, "created", rev)
+            found[number] = Verdict(system_id, "created", rev)
         elif node.cluster_id != change.cluster_id:
             rev = writes.move(node, change.checked, _room(held, change.cluster_id))
-            verdicts[number] = Verdict(system_id, "updated", rev)
+            found[number] = Verdict(system_id, "updated", rev)
         elif node.differs_from(change.checked):
             rev = writes.update(node, change.checked)
-            verdicts[number] = Verdict(system_id, "updated", rev)
+            found[number] = Verdict(system_id, "updated", rev)
         else:
-            verdicts[number] = Verdict(system_id, "unchanged", node.rev)
-    writes.flush()
-    _changed(held)
-    return verdicts
+            found[number] = Verdict(system_id, "unchanged", node.rev)
+    waiting = set(_finish(held, writes, evaluated))
+    places = {item.system_id: item.partition for item in writes.changed if item.system_id}
+    return {
+        number: replace(verdict, settled=places[verdict.system_id] not in waiting)
+        if verdict.system_id in places
+        else verdict
+        for number, verdict in found.items()
+    }
 
 
 def _locked(
@@ -220,11 +226,15 @@ def _room(held: HeldPartitions, cluster_id: int) -> Any:
     return partition
 
 
-def _changed(held: HeldPartitions) -> None:
-    """Raise the revs, and leave the work that this makes with the queue: the last thing done."""
-    changed = held.write()
-    if changed and staleness.any_live():
-        queue.defer_partitions(changed, policy.CHANGE)
+def _finish(held: HeldPartitions, writes: Writes, evaluated: Evaluated) -> list[int]:
+    """Write everything, settle what was evaluated, raise the revs, and leave the rest of the work
+    with the queue: the last thing done. The partitions that wait for it."""
+    writes.flush()
+    waiting = settling.settle(held, writes.changed, evaluated)
+    writes.flush_assignments()
+    held.write()
+    queue.defer_partitions(waiting, policy.CHANGE)
+    return waiting
 
 
 def _live(system_ids: list[str]) -> dict[str, Stored]:

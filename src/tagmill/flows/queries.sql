@@ -148,6 +148,18 @@ FROM (
 WHERE expression.id = named.id
 
 
+-- name: stored_documents
+-- The documents of the nodes given, as many as `max_bytes` of XML allow. Relies on: nothing; what is made of
+-- them is compared with the digests under the lock.
+SELECT node_id, probe, xml, digest
+FROM (
+    SELECT d.*, sum(d.size) OVER (ORDER BY d.node_id, d.probe) AS total
+    FROM document d
+    WHERE d.node_id = ANY(%(nodes)s)
+) d
+WHERE total <= %(max_bytes)s
+
+
 -- name: unreferenced
 -- Expressions that nothing has named for `hours`. An uncommitted tag that names one holds its row: it is
 -- left for the next time.

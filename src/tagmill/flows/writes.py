@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tagmill import sql
 from tagmill.errors import Invalid
@@ -14,6 +14,18 @@ from tagmill.matches import matches
 from tagmill.tags import assignments
 
 KIND = "machine"
+
+
+class Changed(NamedTuple):
+    """A slot whose node this transaction changes. `digests`: of the documents that it has then;
+    None: a tombstone. `is_same`: they are those that it had in this slot."""
+
+    partition: int
+    slot: int
+    system_id: str = ""
+    digests: dict[str, bytes] | None = None
+    is_same: bool = False
+
 
 
 @dataclass(frozen=True)
@@ -84,6 +96,7 @@ class Writes:
         self._documents: list[tuple[int, str, CheckedDocument | None]] = []
         self._unassigned: list[tuple[int, int]] = []
         self._without_documents: list[int] = []
+        self.changed: list[Changed] = []
 
     def create(self, checked: CheckedUpload, partition: Held) -> int:
         upload = checked.upload
@@ -98,7 +111,12 @@ class Writes:
         partition = self._held[node.partition_id]
         partition.is_changed = True
         hostname, kind = _described(node, checked)
-        digest = node_digest(node.digests_after(checked))
+        digests = node.digests_after(checked)
+        is_same = digests == node.digests
+        self.changed.append(
+            Changed(node.partition_id, node.slot, node.system_id, digests, is_same)
+        )
+        digest = node_digest(digests)
         self._updated.append((node.id, hostname, kind, partition.rev, digest))
         self._documents += [
             (node.id, probe, document) for probe, document in checked.documents.items()
@@ -130,6 +148,7 @@ class Writes:
     ) -> int:
         slot = partition.give_slot()
         digest = node_digest(digests)
+        self.changed.append(Changed(partition.id, slot, system_id, digests))
         row = (system_id, hostname, kind, partition.id, slot, partition.rev, digest)
         self._inserted.append(row)
         return slot
@@ -137,6 +156,7 @@ class Writes:
     def _leave_tombstone(self, node: Stored) -> None:
         partition = self._held[node.partition_id]
         partition.remove_node()
+        self.changed.append(Changed(partition.id, node.slot))
         self._deleted.append((node.id, partition.rev))
 
     def flush(self) -> None:
@@ -155,6 +175,9 @@ class Writes:
             ],
             {partition.id: partition for _, partition, _ in self._moved},
         )
+
+    def flush_assignments(self) -> None:
+        """Tags by hand, whose rows are locked after those of matches."""
         moved = [(node.partition_id, node.slot) for node, _, _ in self._moved]
         if moved or self._unassigned:
             assignments.hold([*moved, *self._unassigned])

@@ -47,13 +47,19 @@ class Move(NamedTuple):
 
 @dataclass
 class Applied:
-    """The (expression, partition) that took a result; the other stored matches stay."""
+    """The (expression, partition) that took a result; the other stored matches stay. `unsettled`:
+    partitions with matches that were settled and are behind now."""
 
     keys: set[tuple[int, int]] = field(default_factory=set)
+    unsettled: set[int] = field(default_factory=set)
 
     @property
     def expressions(self) -> list[int]:
         return sorted({expression for expression, _ in self.keys})
+
+
+class Places(Protocol):
+    def __getitem__(self, partition: int, /) -> Place: ...
 
 
 class Place(Protocol):
@@ -81,11 +87,27 @@ _MISSING = _Match(-1, -1, 0)
 
 
 def apply(results: Iterable[Result], places: Mapping[int, Place]) -> Applied:
+    """As `apply_held`, and what it moves is stored."""
+    before = {partition: place.settled_rev for partition, place in places.items()}
+    applied = apply_held(results, places)
+    moved = {
+        partition: place.settled_rev
+        for partition, place in places.items()
+        if place.settled_rev != before[partition]
+    }
+    if moved:
+        values = {"partitions": list(moved), "revs": list(moved.values())}
+        sql.run(__file__, "move_settled", values)
+    return applied
+
+
+def apply_held(results: Iterable[Result], places: Places) -> Applied:
     """Store what is newer than the stored match, and record what changed.
 
     A full result applies iff the stored rev is lower; a delta iff the stored rev is its base. In
     the order given, but partition by partition.
-    Relies on: the caller has locked the partitions; `places` are theirs, and are kept up to date.
+    Relies on: the caller has locked the partitions; `places` are theirs. Their `settled_rev` is
+    moved in memory, and the caller stores it with the rev that it raises.
     """
     # The collector locks matches by partition, too.
     wanted = sorted(results, key=lambda result: result.partition)
@@ -97,24 +119,17 @@ def apply(results: Iterable[Result], places: Mapping[int, Place]) -> Applied:
         {item.partition for item in wanted if item.rev > places[item.partition].settled_rev},
     )
     new = dict(stored)
-    before = {partition: place.settled_rev for partition, place in places.items()}
     applied: set[_Key] = set()
+    unsettled = set()
     for (partition, rev), group in itertools.groupby(wanted, lambda item: (item.partition, item.rev)):
         taken = _take(new, group)
         applied |= taken
-        _settle(new, taken, partition, rev, places[partition])
-    moved = {
-        partition: place.settled_rev
-        for partition, place in places.items()
-        if place.settled_rev != before[partition]
-    }
+        if _settle(new, taken, partition, rev, places[partition]):
+            unsettled.add(partition)
     if applied:
         _write({key: match for key, match in new.items() if _differs(stored.get(key), match)}, places)
         _record(stored, new, places)
-    if moved:
-        values = {"partitions": list(moved), "revs": list(moved.values())}
-        sql.run(__file__, "move_settled", values)
-    return Applied(applied)
+    return Applied(applied, unsettled)
 
 
 def _take(new: _Matches, group: Iterable[Result]) -> set[_Key]:
@@ -129,18 +144,20 @@ def _take(new: _Matches, group: Iterable[Result]) -> set[_Key]:
     return taken
 
 
-def _settle(new: _Matches, taken: set[_Key], partition: int, rev: int, place: Place) -> None:
-    """Rules 1 to 3, after results at `rev` were taken."""
+def _settle(new: _Matches, taken: set[_Key], partition: int, rev: int, place: Place) -> bool:
+    """Rules 1 to 3, after results at `rev` were taken. Whether matches were unsettled."""
+    left: list[_Key] = []
     if rev > place.settled_rev:
         left = [key for key, match in new.items() if match.is_settled and key[1] == partition]
         if len(taken) < max(1, len(left)):
-            return
+            return False
         for key in left:
             new[key] = new[key]._replace(is_settled=False)
         place.settled_rev = rev
     if rev == place.settled_rev:
         for key in taken:
             new[key] = new[key]._replace(is_settled=True)
+    return bool(left)
 
 
 def _differs(before: _Match | None, match: _Match) -> bool:
@@ -152,7 +169,7 @@ def _differs(before: _Match | None, match: _Match) -> bool:
     return before != match
 
 
-def carry(moves: Sequence[Move], places: Mapping[int, Place]) -> None:
+def carry(moves: Sequence[Move], places: Places) -> None:
     """Show moved nodes with the published tags that they had, until their new place is evaluated.
 
     The new bits are provisional, as the bit of any node is whose documents are newer than a match:
@@ -227,7 +244,7 @@ def _combined(before: _Match | None, result: Result) -> int | None:
     return (before.members & ~result.evaluated) | (result.members & result.evaluated)
 
 
-def _write(rows: _Matches, places: Mapping[int, Place]) -> None:
+def _write(rows: _Matches, places: Places) -> None:
     if not rows:
         return
     sql.run_binary(
@@ -245,7 +262,7 @@ def _write(rows: _Matches, places: Mapping[int, Place]) -> None:
     )
 
 
-def _record(stored: _Matches, new: _Matches, places: Mapping[int, Place]) -> None:
+def _record(stored: _Matches, new: _Matches, places: Places) -> None:
     """One row for each match whose members changed."""
     rows: list[tuple[Any, ...]] = []
     for (expression, partition), match in new.items():

@@ -51,6 +51,14 @@ ON CONFLICT (expression_id, partition_id) DO UPDATE SET members = excluded.membe
 SELECT id FROM expression WHERE id = ANY(%(expressions)s) ORDER BY id FOR KEY SHARE
 
 
+-- name: live
+-- What is evaluated: (id, digest). Relies on: nothing; what becomes live later defers its own work.
+SELECT e.id, e.digest
+FROM live_expression live
+JOIN expression e ON e.id = live.id
+ORDER BY e.id
+
+
 -- name: lock_matches
 -- Locks stored matches, always in the same order: those of the expressions given, and where `settled_rev`
 -- may move (`advancing`), all that follow it. What is locked is read by another statement (locked_matches):

@@ -7,7 +7,7 @@ does not read. Both get the page's documents again from `source`.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import tagmill_kernel
 
 from tagmill_expressions import evaluation
+from tagmill_expressions.documents import composition
 from tagmill_expressions.evaluation import Compiled
 from tagmill_expressions.vocabulary import MAX_LENGTH, Vocabulary
 from tagmill_worker.evaluators import kernel_vocabulary
@@ -220,13 +221,6 @@ def steps(seconds: float, documents: int) -> int:
     """The budget of one expression on so many documents, where it may take so long."""
     allowed = max(STEPS_PER_SECOND * seconds, MIN_STEPS_PER_DOCUMENT * documents)
     return int(min(allowed, MAX_STEPS))
-
-
-def composition(probes: Mapping[str, str]) -> dict[str, bytes | str]:
-    """The probes as `documents.compose` has them: an empty root without lshw, the others sorted."""
-    others: Iterable[str] = sorted(probes.keys() - {"lshw"})
-    composed: dict[str, Any] = {"lshw": probes.get("lshw", "<list/>")}
-    return {**composed, **{name: probes[name] for name in others}}
 
 
 def _bytes(slots: int) -> bytes:
