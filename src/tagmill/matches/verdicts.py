@@ -37,9 +37,6 @@ STEPS_PER_SECOND = 50_000_000
 MIN_STEPS = 200
 # Documents that are evaluated together: between two groups the clock is looked at.
 GROUP = 32
-# The names and values of markup that was seen are kept, so that it is recalled. More than this, and
-# all is forgotten: a fleet's markup takes a few MiB.
-MAX_IMAGE_BYTES = 64 * 1024 * 1024
 # Compiled expressions beyond those that are live now: definitions come and go in previews.
 MAX_SPARE = 1_000
 
@@ -70,92 +67,75 @@ def evaluate(documents: Sequence[Mapping[str, str]], expressions: Sequence[Live]
     document is refused, or the time is up, or the kernel fails, none has."""
     if not HAS_KERNEL or not documents or not expressions:
         return Verdicts({})
-    return _kernel.evaluate(documents, expressions)
+    ends = time.monotonic() + load().settle_seconds
+    try:
+        return Verdicts(_evaluate(documents, _plans.of(expressions), ends))
+    except tagmill_kernel.KernelError as error:
+        log.info("left to the workers", action="not_settled", error=str(error))
+    except BaseException as error:
+        # A panic of the kernel is no Exception.
+        if type(error).__name__ != "PanicException":
+            raise
+        log.error("the kernel failed: left to the workers", action="kernel_panic", error=str(error))
+    return Verdicts({})
 
 
-class _Kernel:
-    """One image for all requests of the process, which take turns: each takes a millisecond."""
+class _Plans:
+    """The compiled expressions that are live, and some that were, for all threads of the process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._plans: dict[Live, Expression | None] = {}
-        self._image = tagmill_kernel.PartitionImage() if HAS_KERNEL else None
 
-    def evaluate(
-        self, documents: Sequence[Mapping[str, str]], expressions: Sequence[Live]
-    ) -> Verdicts:
-        ends = time.monotonic() + load().settle_seconds
+    def of(self, expressions: Sequence[Live]) -> dict[int, Expression]:
+        """By id; without those that the kernel refuses."""
         with self._lock:
-            try:
-                self._compile(expressions)
-                planned = {
-                    item.id: plan
-                    for item in expressions
-                    if (plan := self._plans.get(item)) is not None
-                }
-                return Verdicts(self._evaluate(documents, planned, ends))
-            except tagmill_kernel.KernelError as error:
-                self._begin_anew()
-                log.info("left to the workers", action="not_settled", error=str(error))
-            except BaseException as error:
-                self._begin_anew()
-                if type(error).__name__ != "PanicException":
-                    raise
-                log.error("the kernel failed", action="kernel_panic", error=str(error))
-        return Verdicts({})
+            missing = [item.id for item in expressions if item not in self._plans]
+            if missing:
+                self._compile(missing, expressions)
+            found = {item.id: self._plans.get(item) for item in expressions}
+        return {key: plan for key, plan in found.items() if plan is not None}
 
-    def _evaluate(
-        self, documents: Sequence[Mapping[str, str]], planned: dict[int, Expression], ends: float
-    ) -> dict[int, int]:
-        members = dict.fromkeys(planned, 0)
-        for first in range(0, len(documents), GROUP):
-            group = documents[first : first + GROUP]
-            for key, bits in self._group(group, planned, ends).items():
-                members[key] |= bits << first
-            members = {key: members[key] for key in planned}
-            if time.monotonic() > ends and first + GROUP < len(documents):
-                return {}
-        return members
-
-    def _group(
-        self, documents: Sequence[Mapping[str, str]], planned: dict[int, Expression], ends: float
-    ) -> dict[int, int]:
-        """Expressions that take too many steps leave `planned`."""
-        assert self._image is not None
-        for position, probes in enumerate(documents):
-            self._image.put(position, composition(probes))
-        left = max(0.0, ends - time.monotonic())
-        each = int(left * STEPS_PER_SECOND / max(1, len(planned)))
-        most = load().settle_steps * len(documents)
-        found = self._image.evaluate(
-            list(planned.values()), None, max(MIN_STEPS, min(each, most))
-        )
-        for position in range(len(documents)):
-            self._image.remove(position)
-        if self._image.nbytes > MAX_IMAGE_BYTES:
-            self._begin_anew()
-        answers = {}
-        for key, result in zip(list(planned), found, strict=True):
-            if isinstance(result, bytes):
-                answers[key] = int.from_bytes(result, "little")
-            else:
-                del planned[key]
-        return answers
-
-    def _compile(self, expressions: Sequence[Live]) -> None:
-        missing = {item.id: item for item in expressions if item not in self._plans}
-        if not missing:
-            return
+    def _compile(self, missing: Sequence[int], expressions: Sequence[Live]) -> None:
         if len(self._plans) > len(expressions) + MAX_SPARE:
             self._plans = {item: self._plans[item] for item in expressions if item in self._plans}
-        found = StoredExpression.objects.filter(id__in=list(missing))
+        found = StoredExpression.objects.filter(id__in=missing)
         for key, digest, text, namespaces in found.values_list(
             "id", "digest", "text", "namespaces"
         ):
             self._plans[Live(key, bytes(digest))] = _compiled(text, namespaces)
 
-    def _begin_anew(self) -> None:
-        self._image = tagmill_kernel.PartitionImage()
+
+def _evaluate(
+    documents: Sequence[Mapping[str, str]], plans: dict[int, Expression], ends: float
+) -> dict[int, int]:
+    members = dict.fromkeys(plans, 0)
+    for first in range(0, len(documents), GROUP):
+        if first and time.monotonic() > ends:
+            return {}
+        answers = _group(documents[first : first + GROUP], plans, ends)
+        plans = {key: plans[key] for key in answers}
+        members = {key: members[key] | bits << first for key, bits in answers.items()}
+    return members
+
+
+def _group(
+    documents: Sequence[Mapping[str, str]], plans: dict[int, Expression], ends: float
+) -> dict[int, int]:
+    """The documents that each expression holds on, of those expressions that took few steps."""
+    # A new one each time: what an image has seen before is parsed in half the time, but is looked at
+    # again by each evaluation, which costs a hundred times as much.
+    image = tagmill_kernel.PartitionImage()
+    for position, probes in enumerate(documents):
+        image.put(position, composition(probes))
+    each = max(0.0, ends - time.monotonic()) * STEPS_PER_SECOND / max(1, len(plans))
+    budget = max(MIN_STEPS, min(int(each), load().settle_steps * len(documents)))
+    found = image.evaluate(list(plans.values()), None, budget)
+    return {
+        key: int.from_bytes(result, "little")
+        for key, result in zip(plans, found, strict=True)
+        if isinstance(result, bytes)
+    }
 
 
 def _compiled(text: str, namespaces: Mapping[str, str]) -> Expression | None:
@@ -165,4 +145,4 @@ def _compiled(text: str, namespaces: Mapping[str, str]) -> Expression | None:
         return None
 
 
-_kernel = _Kernel()
+_plans = _Plans()
