@@ -96,7 +96,10 @@ def compose(probes: Mapping[str, str]) -> etree._ElementTree:
 def composition(probes: Mapping[str, str]) -> dict[str, bytes | str]:
     """What the kernel is given for the document that `compose` makes."""
     others = sorted(probes.keys() - {MAIN_PROBE})
-    return {MAIN_PROBE: probes.get(MAIN_PROBE, "<list/>"), **{name: probes[name] for name in others}}
+    return {
+        MAIN_PROBE: probes.get(MAIN_PROBE, "<list/>"),
+        **{name: probes[name] for name in others},
+    }
 
 
 def compose_xml(probes: Mapping[str, str]) -> str:

@@ -19,10 +19,15 @@ from tagmill.fleet.partitions import Held, HeldPartitions
 from tagmill.flows.writes import Changed, Stored
 from tagmill.matches import matches, verdicts
 from tagmill.matches.matches import Result
+from tagmill.matches.verdicts import ExpressionSet
+from tagmill_wire import bitmap
 
 # More documents than these, which are stored already and belong to the nodes of an upload, are not
 # read again for it.
 MAX_BYTES = 16 * 1024 * 1024
+
+# As many changed slots of a partition are compared with what is stored by the database; more, here.
+MAX_COMPARED = 8
 
 Digests = Mapping[str, bytes]
 
@@ -41,104 +46,133 @@ class Evaluated:
     """What was found before the locks. `positions`: of a node's documents by system_id, with the
     digests of what was evaluated; they are compared again under the lock."""
 
+    live: ExpressionSet
     is_on: bool = True
     """Whether anything is to be settled here."""
-    members: dict[int, int] = field(default_factory=dict)
-    positions: dict[str, tuple[int, Digests]] = field(default_factory=dict)
+    members: Mapping[int, int] = field(default_factory=dict)
+    positions: Mapping[str, tuple[int, Digests]] = field(default_factory=dict)
+
+
+class _Slots(NamedTuple):
+    """The slots of a partition whose verdicts may change, and the positions of their documents
+    (None: it has none, and no expression holds)."""
+
+    slots: list[int]
+    positions: list[int | None]
 
 
 def evaluate(changes: Sequence[tuple[CheckedUpload, Stored | None]]) -> Evaluated:
     """Evaluate the documents that these nodes will have. Waits for no lock."""
-    live = verdicts.live()
-    if not live or not load().settle_seconds:
-        return Evaluated(is_on=load().settle_seconds > 0)
-    if not verdicts.HAS_KERNEL:
-        return Evaluated()
+    live, is_on = verdicts.current(), load().settle_seconds > 0
+    if not live.plans or not is_on:
+        return Evaluated(live, is_on)
     stored = _stored(changes)
     documents: list[dict[str, str]] = []
     positions: dict[str, tuple[int, Digests]] = {}
     for checked, node in changes:
-        texts, digests = dict(stored.get(node.id, ({}, {}))[0] if node else {}), {}
-        if node:
-            digests.update(stored.get(node.id, ({}, {}))[1])
+        kept = stored.get(node.id, []) if node else []
+        texts = {row.probe: row.xml for row in kept if row.probe not in checked.documents}
+        digests = {row.probe: bytes(row.digest) for row in kept if row.probe in texts}
         for probe, document in checked.documents.items():
-            texts.pop(probe, None)
-            digests.pop(probe, None)
             if document is not None:
                 texts[probe], digests[probe] = document.xml, document.digest
         positions[checked.upload.system_id] = len(documents), digests
         documents.append(texts)
-    found = verdicts.evaluate(documents, live)
-    return Evaluated(members=found.members, positions=positions)
+    return Evaluated(live, True, verdicts.evaluate(documents, live), positions)
 
 
-def _stored(
-    changes: Sequence[tuple[CheckedUpload, Stored | None]],
-) -> dict[int, tuple[dict[str, str], dict[str, bytes]]]:
-    """Texts and digests of the documents that stay, by node, of those nodes that have any."""
+def _stored(changes: Sequence[tuple[CheckedUpload, Stored | None]]) -> dict[int, list[_Document]]:
+    """The documents that stay, by node, of those nodes that have any."""
     wanted = [
-        node.id for checked, node in changes if node and node.digests.keys() - checked.documents
+        node.id
+        for checked, node in changes
+        if node and node.digests.keys() - checked.documents.keys()
     ]
-    if not wanted:
-        return {}
-    found: dict[int, tuple[dict[str, str], dict[str, bytes]]] = {}
-    values = {"nodes": wanted, "max_bytes": MAX_BYTES}
-    for row in map(_Document._make, sql.rows(__file__, "stored_documents", values)):
-        texts, digests = found.setdefault(row.node, ({}, {}))
-        texts[row.probe], digests[row.probe] = row.xml, bytes(row.digest)
+    found: dict[int, list[_Document]] = {}
+    if wanted:
+        values = {"nodes": wanted, "max_bytes": MAX_BYTES}
+        for row in map(_Document._make, sql.rows(__file__, "stored_documents", values)):
+            found.setdefault(row.node, []).append(row)
     return found
 
 
 def settle(held: HeldPartitions, changed: Sequence[Changed], evaluated: Evaluated) -> list[int]:
     """Store the verdicts, and return the partitions that still wait for workers. Relies on: the
     partitions are locked, and everything else that changed is written."""
-    # Again, under the locks: what became live since then has no verdict, and waits.
-    live = [item.id for item in verdicts.live()]
-    if not live:
-        return []
     by_partition: dict[int, list[Changed]] = {}
     for item in changed:
         by_partition.setdefault(item.partition, []).append(item)
-    results: list[Result] = []
-    if evaluated.is_on:
-        for partition, items in sorted(by_partition.items()):
-            results += _results(held[partition], items, evaluated, live)
-    applied = matches.apply_held(results, held) if results else matches.Applied()
-    return [
-        partition
-        for partition in sorted(by_partition)
-        if partition in applied.unsettled
-        or any((expression, partition) not in applied.keys for expression in live)
-    ]
+    waiting = []
+    for partition, items in sorted(by_partition.items()):
+        found = _slots(items, evaluated.positions) if evaluated.is_on else None
+        if not _settled(held[partition], found, evaluated):
+            waiting.append(partition)
+    return waiting
 
 
-def _results(
-    held: Held, items: Sequence[Changed], evaluated: Evaluated, live: Sequence[int]
-) -> list[Result]:
-    """The verdicts of a partition's changed slots, for every expression that has them all. A
-    tombstone has none of any expression, and a node whose documents stay keeps its own."""
-    places: list[tuple[int, int]] = []
-    slots = 0
+def _slots(items: Sequence[Changed], positions: Mapping[str, tuple[int, Digests]]) -> _Slots | None:
+    """None where somebody else has stored another document of a node meanwhile."""
+    found = _Slots([], [])
     for item in items:
+        # A node whose documents stay keeps its verdicts.
         if item.digests is not None and item.is_same:
             continue
-        slots |= 1 << item.slot
-        if not item.digests:
-            continue
-        position, digests = evaluated.positions.get(item.system_id, (0, None))
-        # Somebody else has stored another document of the node meanwhile.
-        if digests != item.digests:
-            return []
-        places.append((position, item.slot))
-    keys = evaluated.members if places else live
-    # Before its first node a partition has no match, and every one would be empty.
-    base, mask = (held.before, slots) if held.before else (None, None)
-    found = []
-    for key in keys:
-        bits = 0
-        if places and (members := evaluated.members[key]):
-            for position, slot in places:
-                if members >> position & 1:
-                    bits |= 1 << slot
-        found.append(Result(key, held.id, held.rev, bits, base, mask))
+        position: int | None = None
+        if item.digests:
+            position, digests = positions.get(item.system_id, (None, None))
+            if digests != item.digests:
+                return None
+        found.slots.append(item.slot)
+        found.positions.append(position)
     return found
+
+
+def _settled(held: Held, found: _Slots | None, evaluated: Evaluated) -> bool:
+    """Whether every live expression is fresh in this partition now."""
+    if found is None:
+        return not verdicts.current().ids
+    answers = _answers(found, evaluated)
+    if 0 < held.before == held.settled_rev and len(found.slots) <= MAX_COMPARED:
+        difference = matches.differing(held.id, held.before, found.slots, answers)
+        is_seen = difference.version == evaluated.live.version
+        if is_seen and difference.is_plain and difference.quiet + len(difference.flips):
+            matches.flip(held, found.slots, difference, answers)
+            return difference.quiet + len(difference.flips) == len(evaluated.live.ids)
+    # Under the lock, and so after whatever came between: what became live has no verdict.
+    live = verdicts.current().ids
+    applied = matches.apply_held(_results(held, found, answers), {held.id: held})
+    return held.id not in applied.unsettled and all((key, held.id) in applied.keys for key in live)
+
+
+def _answers(found: _Slots, evaluated: Evaluated) -> dict[int, int]:
+    """Of each expression that has them all, the verdicts over the positions in `found.slots`."""
+    if all(position is None for position in found.positions):
+        return dict.fromkeys(evaluated.live.ids, 0)
+    answers = {}
+    for key, members in evaluated.members.items():
+        bits = 0
+        if members:
+            for nth, position in enumerate(found.positions):
+                if position is not None and members >> position & 1:
+                    bits |= 1 << nth
+        answers[key] = bits
+    return answers
+
+
+def _results(held: Held, found: _Slots, answers: Mapping[int, int]) -> list[Result]:
+    # Before its first node a partition has no match, and every one would be empty.
+    base = held.before or None
+    mask = bitmap.from_slots(found.slots) if held.before else None
+    return [
+        Result(
+            key,
+            held.id,
+            held.rev,
+            bitmap.from_slots(slot for nth, slot in enumerate(found.slots) if bits >> nth & 1)
+            if bits
+            else 0,
+            base,
+            mask,
+        )
+        for key, bits in answers.items()
+    ]

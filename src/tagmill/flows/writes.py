@@ -27,7 +27,6 @@ class Changed(NamedTuple):
     is_same: bool = False
 
 
-
 @dataclass(frozen=True)
 class Stored:
     """A live node as the database has it. `digests`: those of its documents, by probe."""
@@ -113,9 +112,7 @@ class Writes:
         hostname, kind = _described(node, checked)
         digests = node.digests_after(checked)
         is_same = digests == node.digests
-        self.changed.append(
-            Changed(node.partition_id, node.slot, node.system_id, digests, is_same)
-        )
+        self.changed.append(Changed(node.partition_id, node.slot, node.system_id, digests, is_same))
         digest = node_digest(digests)
         self._updated.append((node.id, hostname, kind, partition.rev, digest))
         self._documents += [

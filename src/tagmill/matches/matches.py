@@ -7,7 +7,8 @@ Most matches are settled: they have no rev of their own, and are true at their p
    settled matches only those whose members differ are written.
 2. A settled match that the result says nothing of is unsettled first: it keeps the old rev as its
    own. Where that were more matches than the result has, the results get revs of their own instead.
-3. A result at `settled_rev` settles its match.
+3. A full result at `settled_rev` settles its match. A delta does not: uploads settle here without
+   that expression, and would unsettle it again each time.
 4. A forced rebuild unsettles (`force_matches`), as a match that is made for nodes that moved in has
    a rev of its own (`carry`).
 """
@@ -69,6 +70,13 @@ class Place(Protocol):
     settled_rev: int
 
 
+class MovingPlace(Place, Protocol):
+    """One whose rev this transaction raises to `rev`."""
+
+    id: int
+    rev: int
+
+
 class _Match(NamedTuple):
     rev: int
     """What it counts as: its own, or the partition's `settled_rev`."""
@@ -121,30 +129,37 @@ def apply_held(results: Iterable[Result], places: Places) -> Applied:
     new = dict(stored)
     applied: set[_Key] = set()
     unsettled = set()
-    for (partition, rev), group in itertools.groupby(wanted, lambda item: (item.partition, item.rev)):
+    for (partition, rev), group in itertools.groupby(
+        wanted, lambda item: (item.partition, item.rev)
+    ):
         taken = _take(new, group)
-        applied |= taken
+        applied |= taken.keys()
         if _settle(new, taken, partition, rev, places[partition]):
             unsettled.add(partition)
     if applied:
-        _write({key: match for key, match in new.items() if _differs(stored.get(key), match)}, places)
+        _write(
+            {key: match for key, match in new.items() if _differs(stored.get(key), match)}, places
+        )
         _record(stored, new, places)
     return Applied(applied, unsettled)
 
 
-def _take(new: _Matches, group: Iterable[Result]) -> set[_Key]:
-    """Put those results of one partition and one rev that apply into `new`; which ones."""
-    taken = set()
+def _take(new: _Matches, group: Iterable[Result]) -> dict[_Key, bool]:
+    """Put those results of one partition and one rev that apply into `new`; which ones, and whether
+    they are full."""
+    taken = {}
     for result in group:
         key = result.expression, result.partition
         members = _combined(new.get(key), result)
         if members is not None:
             new[key] = _Match(result.rev, result.rev, members)
-            taken.add(key)
+            taken[key] = result.base_rev is None
     return taken
 
 
-def _settle(new: _Matches, taken: set[_Key], partition: int, rev: int, place: Place) -> bool:
+def _settle(
+    new: _Matches, taken: Mapping[_Key, bool], partition: int, rev: int, place: Place
+) -> bool:
     """Rules 1 to 3, after results at `rev` were taken. Whether matches were unsettled."""
     left: list[_Key] = []
     if rev > place.settled_rev:
@@ -154,8 +169,12 @@ def _settle(new: _Matches, taken: set[_Key], partition: int, rev: int, place: Pl
         for key in left:
             new[key] = new[key]._replace(is_settled=False)
         place.settled_rev = rev
+        joining = set(taken)
+    else:
+        # What comes as a delta, when the others were settled without it, will do so next time, too.
+        joining = {key for key, is_full in taken.items() if is_full}
     if rev == place.settled_rev:
-        for key in taken:
+        for key in joining:
             new[key] = new[key]._replace(is_settled=True)
     return bool(left)
 
@@ -167,6 +186,79 @@ def _differs(before: _Match | None, match: _Match) -> bool:
     if match.is_settled:
         return before.members != match.members
     return before != match
+
+
+class Difference(NamedTuple):
+    """What verdicts change in a partition. `quiet`: how many settled matches they leave as they
+    are; `flips`: the members of those that they change. `is_plain`: every settled match has a
+    verdict, and every verdict that could be stored is of a settled match."""
+
+    version: str
+    quiet: int
+    flips: dict[int, int]
+    is_plain: bool
+
+
+class _Differing(NamedTuple):
+    expression: int | None
+    quiet: int | None
+    is_answered: bool | None
+    is_settled: bool | None
+    members: bytes | None
+    version: str | None
+
+
+def differing(
+    partition: int, before: int, slots: Sequence[int], verdicts: Mapping[int, int]
+) -> Difference:
+    """Compare verdicts, bitmaps over the positions in `slots`, with what is stored at the rev
+    `before`. Relies on: the partition is locked."""
+    size = -(-len(slots) // 8)
+    values = {
+        "partition": partition,
+        "before": before,
+        "slots": list(slots),
+        "expressions": list(verdicts),
+        "bits": [bits.to_bytes(size, "little") for bits in verdicts.values()],
+    }
+    first, *others = map(_Differing._make, sql.rows_binary(__file__, "differing", values))
+    return Difference(
+        first.version or "",
+        first.quiet or 0,
+        {
+            row.expression: bitmap.from_bytes(row.members)
+            for row in others
+            if row.expression is not None and row.members is not None
+        },
+        all(row.is_answered and row.is_settled for row in others),
+    )
+
+
+def flip(
+    place: MovingPlace, slots: Sequence[int], found: Difference, bits: Mapping[int, int]
+) -> None:
+    """Rule 1, for verdicts of which `found` says what they change: `settled_rev` moves to the rev
+    that the partition gets. Relies on: as `apply_held`; `found` is plain, of the rev before, and
+    under the same lock."""
+    partition, rev, from_rev = place.id, place.rev, place.settled_rev
+    place.settled_rev = rev
+    if not found.flips:
+        return
+    mask = bitmap.from_slots(slots)
+    old, new = {}, {}
+    for expression, members in found.flips.items():
+        after = members & ~mask
+        for position, slot in enumerate(slots):
+            after |= (bits[expression] >> position & 1) << slot
+        old[expression, partition] = _Match(from_rev, from_rev, members, True)
+        new[expression, partition] = _Match(rev, rev, after, True)
+    values = {
+        "partition": partition,
+        "expressions": list(found.flips),
+        "members": [bitmap.to_bytes(match.members, place.capacity) for match in new.values()],
+    }
+    sql.run_binary(__file__, "flip_members", values)
+    _record(old, new, {partition: place})
 
 
 def carry(moves: Sequence[Move], places: Places) -> None:

@@ -59,6 +59,13 @@ JOIN expression e ON e.id = live.id
 ORDER BY e.id
 
 
+-- name: live_version
+-- A digest of what is evaluated: of the digests that `live` gives, in its order.
+SELECT md5(coalesce(string_agg(e.digest, '' ORDER BY e.id), ''))
+FROM live_expression live
+JOIN expression e ON e.id = live.id
+
+
 -- name: lock_matches
 -- Locks stored matches, always in the same order: those of the expressions given, and where `settled_rev`
 -- may move (`advancing`), all that follow it. What is locked is read by another statement (locked_matches):
@@ -81,6 +88,52 @@ JOIN effective_match e ON e.expression_id = m.expression_id AND e.partition_id =
 WHERE m.partition_id = ANY(%(partitions)s)
   AND (m.expression_id = ANY(%(expressions)s)
        OR m.partition_id = ANY(%(advancing)s::bigint[]) AND m.rev IS NULL)
+
+
+-- name: differing
+-- What verdicts for `slots` change in a partition, if they are stored at the next rev: (expression, whether
+-- it has a verdict, whether it is settled, members) of the settled matches whose bits differ or that have no
+-- verdict, and of those that are as fresh by a rev of their own and have one. The first row has no
+-- expression: how many settled matches stay as they are, and the version of what is live now.
+-- `bits`: of each expression, one for each slot in their order. Relies on: the partition is locked.
+WITH verdict AS MATERIALIZED (
+    SELECT * FROM unnest(%(expressions)s::bigint[], %(bits)b::bytea[]) AS v (expression_id, bits)
+),
+held AS MATERIALIZED (
+    SELECT m.expression_id, v.expression_id IS NOT NULL AS is_answered, m.rev IS NULL AS is_settled,
+           m.members,
+           m.rev IS NULL AND v.expression_id IS NOT NULL AND NOT EXISTS (
+               SELECT
+               FROM unnest(%(slots)s::int[]) WITH ORDINALITY AS place (slot, nth)
+               WHERE get_bit(v.bits, place.nth::int - 1)
+                     <> CASE WHEN place.slot < 8 * octet_length(m.members)
+                             THEN get_bit(m.members, place.slot) ELSE 0 END
+           ) AS is_same
+    FROM match m
+    LEFT JOIN verdict v ON v.expression_id = m.expression_id
+    WHERE m.partition_id = %(partition)s
+      AND (m.rev IS NULL OR m.rev = %(before)s AND v.expression_id IS NOT NULL)
+)
+SELECT NULL::bigint, count(*), NULL::boolean, NULL::boolean, NULL::bytea,
+       (SELECT md5(coalesce(string_agg(e.digest, '' ORDER BY e.id), ''))
+        FROM live_expression live
+        JOIN expression e ON e.id = live.id)
+FROM held
+WHERE is_same
+UNION ALL
+SELECT expression_id, NULL, is_answered, is_settled, members, NULL
+FROM held
+WHERE NOT is_same
+
+
+-- name: flip_members
+-- Stores other members of settled matches. Relies on: the partition is locked, and they are true at the
+-- settled_rev that it gets in this transaction.
+-- Run with `sql.run_binary`.
+UPDATE match
+SET members = new.members, evaluated_at = now()
+FROM unnest(%(expressions)s::bigint[], %(members)b::bytea[]) AS new (expression_id, members)
+WHERE match.partition_id = %(partition)s AND match.expression_id = new.expression_id
 
 
 -- name: move_settled

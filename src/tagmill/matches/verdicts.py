@@ -1,16 +1,18 @@
 """Verdicts on single documents, in this process: what an upload settles by itself.
 
-A verdict is a pure function of document and expression, so it does not matter who finds it. Here the
-kernel does, where it is installed, within a budget of time and steps; whatever it does not answer
-is left to the workers.
+A verdict is a pure function of document and expression, so it does not matter who finds it. Here
+the kernel does, where it is installed, within a budget of time and steps; whatever it does not
+answer is left to the workers.
 """
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -33,43 +35,43 @@ log = structlog.get_logger("tagmill.verdicts")
 
 # A step is a node looked at, and takes some 20 ns.
 STEPS_PER_SECOND = 50_000_000
-# What an expression is given at least, however many there are: most need a few dozen for a document.
+# What an expression is given at least, however many there are: most need a few dozen steps.
 MIN_STEPS = 200
 # Documents that are evaluated together: between two groups the clock is looked at.
 GROUP = 32
-# Compiled expressions beyond those that are live now: definitions come and go in previews.
+# Sets that are kept: definitions come and go in previews.
+MAX_SETS = 8
+# Compiled expressions beyond those that are live now.
 MAX_SPARE = 1_000
 
 
-class Live(NamedTuple):
-    """A live expression. Ids may come again after a restore; digests do not."""
+@dataclass(frozen=True)
+class ExpressionSet:
+    """The live expressions, which change rarely, ordered by id. `version` is a digest of their
+    definitions: ids may come again after a restore, and texts do not change. `plans`: those that
+    the kernel compiles, by id."""
 
-    id: int
-    digest: bytes
-
-
-class Verdicts(NamedTuple):
-    """`members`: for each expression that was answered, the documents on which it holds, as a bitmap
-    over their positions."""
-
-    members: dict[int, int]
+    version: str
+    ids: Sequence[int]
+    plans: Mapping[int, Expression]
 
 
-def live() -> list[Live]:
-    """The expressions that count, ordered by id."""
-    found = sql.rows(__file__, "live", {})
-    return [Live(key, bytes(digest)) for key, digest in found]
+def current() -> ExpressionSet:
+    """The set that is live now; it is read and compiled where its version was not seen before."""
+    ((version,),) = sql.rows(__file__, "live_version", {})
+    return _sets.of(version)
 
 
-def evaluate(documents: Sequence[Mapping[str, str]], expressions: Sequence[Live]) -> Verdicts:
+def evaluate(documents: Sequence[Mapping[str, str]], live: ExpressionSet) -> dict[int, int]:
     """Ask the kernel, for no longer than TAGMILL_SETTLE_SECONDS. Each document is the probes of a
-    node. An expression that it refuses, or that takes too many steps, has no verdict; where a
-    document is refused, or the time is up, or the kernel fails, none has."""
-    if not HAS_KERNEL or not documents or not expressions:
-        return Verdicts({})
+    node. For each expression that was answered, the documents on which it holds, as a bitmap over
+    their positions. One that the kernel refuses, or that takes too many steps, has no verdict;
+    where a document is refused, or the time is up, or the kernel fails, none has."""
+    if not HAS_KERNEL or not documents or not live.plans:
+        return {}
     ends = time.monotonic() + load().settle_seconds
     try:
-        return Verdicts(_evaluate(documents, _plans.of(expressions), ends))
+        return _evaluate(documents, live.plans, ends)
     except tagmill_kernel.KernelError as error:
         log.info("left to the workers", action="not_settled", error=str(error))
     except BaseException as error:
@@ -77,37 +79,48 @@ def evaluate(documents: Sequence[Mapping[str, str]], expressions: Sequence[Live]
         if type(error).__name__ != "PanicException":
             raise
         log.error("the kernel failed: left to the workers", action="kernel_panic", error=str(error))
-    return Verdicts({})
+    return {}
 
 
-class _Plans:
-    """The compiled expressions that are live, and some that were, for all threads of the process."""
+class _Sets:
+    """The sets that were live last, for all threads of the process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._plans: dict[Live, Expression | None] = {}
+        self._sets: dict[str, ExpressionSet] = {}
+        self._plans: dict[bytes, Expression | None] = {}
 
-    def of(self, expressions: Sequence[Live]) -> dict[int, Expression]:
-        """By id; without those that the kernel refuses."""
+    def of(self, version: str) -> ExpressionSet:
+        found = self._sets.get(version)
+        return found if found is not None else self._read()
+
+    def _read(self) -> ExpressionSet:
+        # What is live may have changed again since: the rows say which version they are.
+        rows = sql.rows(__file__, "live", {})
+        digests = {key: bytes(digest) for key, digest in rows}
+        version = hashlib.md5(b"".join(digests.values()), usedforsecurity=False).hexdigest()
         with self._lock:
-            missing = [item.id for item in expressions if item not in self._plans]
-            if missing:
-                self._compile(missing, expressions)
-            found = {item.id: self._plans.get(item) for item in expressions}
-        return {key: plan for key, plan in found.items() if plan is not None}
+            missing = [key for key, digest in digests.items() if digest not in self._plans]
+            self._compile(missing)
+            found = {key: self._plans.get(digest) for key, digest in digests.items()}
+            plans = {key: plan for key, plan in found.items() if plan is not None}
+            made = ExpressionSet(version, tuple(digests), plans)
+            self._sets = {**dict(list(self._sets.items())[-MAX_SETS:]), version: made}
+            if len(self._plans) > len(digests) + MAX_SPARE:
+                kept = set(digests.values())
+                self._plans = {key: plan for key, plan in self._plans.items() if key in kept}
+        return made
 
-    def _compile(self, missing: Sequence[int], expressions: Sequence[Live]) -> None:
-        if len(self._plans) > len(expressions) + MAX_SPARE:
-            self._plans = {item: self._plans[item] for item in expressions if item in self._plans}
+    def _compile(self, missing: Sequence[int]) -> None:
+        if not HAS_KERNEL:
+            return
         found = StoredExpression.objects.filter(id__in=missing)
-        for key, digest, text, namespaces in found.values_list(
-            "id", "digest", "text", "namespaces"
-        ):
-            self._plans[Live(key, bytes(digest))] = _compiled(text, namespaces)
+        for digest, text, namespaces in found.values_list("digest", "text", "namespaces"):
+            self._plans[bytes(digest)] = _compiled(text, namespaces)
 
 
 def _evaluate(
-    documents: Sequence[Mapping[str, str]], plans: dict[int, Expression], ends: float
+    documents: Sequence[Mapping[str, str]], plans: Mapping[int, Expression], ends: float
 ) -> dict[int, int]:
     members = dict.fromkeys(plans, 0)
     for first in range(0, len(documents), GROUP):
@@ -120,11 +133,11 @@ def _evaluate(
 
 
 def _group(
-    documents: Sequence[Mapping[str, str]], plans: dict[int, Expression], ends: float
+    documents: Sequence[Mapping[str, str]], plans: Mapping[int, Expression], ends: float
 ) -> dict[int, int]:
     """The documents that each expression holds on, of those expressions that took few steps."""
-    # A new one each time: what an image has seen before is parsed in half the time, but is looked at
-    # again by each evaluation, which costs a hundred times as much.
+    # A new one each time: what an image has seen before is parsed in half the time, but each
+    # evaluation looks at it again, which costs up to a hundred times as much.
     image = tagmill_kernel.PartitionImage()
     for position, probes in enumerate(documents):
         image.put(position, composition(probes))
@@ -145,4 +158,4 @@ def _compiled(text: str, namespaces: Mapping[str, str]) -> Expression | None:
         return None
 
 
-_plans = _Plans()
+_sets = _Sets()
