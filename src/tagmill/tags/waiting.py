@@ -81,7 +81,7 @@ def _waits(
     postponed: int,
     seconds: float,
 ) -> Iterator[Wait]:
-    """Of one cluster, or of one failed expression."""
+    """What one row of the query says: about one cluster, or one failed expression."""
     some, wait = _some(partitions)
     if failure is not None:
         yield Wait("failure", None, partitions, f"a failed expression: {failure}")
