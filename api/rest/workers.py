@@ -95,8 +95,9 @@ class WorkerCall(Resource):
 
     def message(self, kind: type[T]) -> T:
         """The body. Raises Invalid."""
+        body: Any = self.request.data
         # DRF gives an empty dict for an empty body.
-        return message(kind, self.request.data or b"")
+        return message(kind, body or b"")
 
     def worker(self, uuid: str) -> Worker:
         """Raises WorkerGone."""
