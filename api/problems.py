@@ -24,7 +24,13 @@ import structlog
 from django import db
 
 from api.encoding import dumps
-from tagmill.errors import DatabaseBusy, DatabaseUnavailable, Invalid, TagmillError
+from tagmill.errors import (
+    CacheUnavailable,
+    DatabaseBusy,
+    DatabaseUnavailable,
+    Invalid,
+    TagmillError,
+)
 
 log = structlog.get_logger("tagmill.api")
 
@@ -103,7 +109,7 @@ def shown(error: BaseException | None, path: str = "") -> TagmillError:
         return outage(error)
     is_answer = isinstance(error, TagmillError) and (
         error.status < HTTPStatus.INTERNAL_SERVER_ERROR
-        or isinstance(error, DatabaseUnavailable | Internal)
+        or isinstance(error, CacheUnavailable | DatabaseUnavailable | Internal)
     )
     return error if isinstance(error, TagmillError) and is_answer else Internal(error, path)
 

@@ -11,6 +11,7 @@ from django.contrib.sessions.models import Session
 from django.db import connection
 from procrastinate.contrib.django import app
 
+from tagmill.audit.models import Event
 from tagmill.fleet import clusters
 from tagmill.flows import maintenance
 from tagmill.matches.models import Expression, Match, MatchChange
@@ -190,6 +191,14 @@ def test_cleaning_ends_sessions_that_have_expired(fleet: None) -> None:
         session.create()
     maintenance.clean()
     assert [row.session_key for row in Session.objects.all()] == [session.session_key]
+
+
+def test_cleaning_ends_old_events_of_the_audit(db: None) -> None:
+    clusters.create("north")
+    clusters.create("south")
+    execute("UPDATE audit_event SET at = now() - interval '10 years' WHERE name = 'north'")
+    maintenance.clean()
+    assert list(Event.objects.values_list("name", flat=True)) == ["south"]
 
 
 def test_cleaning_leaves_leased_jobs_alone(fleet: None) -> None:

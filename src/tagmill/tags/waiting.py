@@ -6,17 +6,18 @@ asked about. Nothing is stored, and no lock is taken.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from tagmill import sql
 from tagmill.config import load
 
-Reason = Literal["failure", "no_worker", "worker", "evaluation"]
+Reason = Literal["failure", "no_worker", "postponed", "worker", "evaluation"]
 # What somebody has to do something about comes first.
-REASONS: tuple[Reason, ...] = ("failure", "no_worker", "worker", "evaluation")
+REASONS: tuple[Reason, ...] = ("failure", "no_worker", "postponed", "worker", "evaluation")
 # Bounds one answer where there are thousands of clusters: the rest wait for the same reasons.
 MAX_WAITS = 20
 
@@ -54,7 +55,7 @@ def waiting_for(
     }
     found: dict[str, dict[int, list[Wait]]] = defaultdict(lambda: defaultdict(list))
     for kind, key, *said in sql.rows(__file__, "waiting", values):
-        found[kind][key].append(_wait(*said))
+        found[kind][key].extend(_waits(*said))
     return Waits(*(_gravest(found[kind]) for kind in ("expression", "rebuild", "preview")))
 
 
@@ -71,19 +72,41 @@ def _gravest(found: dict[int, list[Wait]]) -> dict[int, list[Wait]]:
     }
 
 
-def _wait(
-    failure: str | None, cluster: str | None, workers: int, partitions: int, held: int
-) -> Wait:
-    some = "1 partition" if partitions == 1 else f"{partitions} partitions"
-    wait = "waits" if partitions == 1 else "wait"
+def _waits(
+    failure: str | None,
+    cluster: str | None,
+    workers: int,
+    partitions: int,
+    held: int,
+    postponed: int,
+    seconds: float,
+) -> Iterator[Wait]:
+    """What one row of the query says: about one cluster, or one failed expression."""
+    some, wait = _some(partitions)
     if failure is not None:
-        return Wait("failure", None, partitions, f"a failed expression: {failure}")
+        yield Wait("failure", None, partitions, f"a failed expression: {failure}")
+        return
     if not workers and not held:
         message = (
             f"no worker for cluster {cluster}: {some} {wait} until one runs with a token for it"
         )
-        return Wait("no_worker", cluster, partitions, message)
+        yield Wait("no_worker", cluster, partitions, message)
+        return
+    if postponed:
+        given, wait = _some(postponed)
+        message = (
+            f"another attempt: workers gave {given} in cluster {cluster} back, which {wait} for up"
+            f" to {math.ceil(seconds)} s more; the log of workers says why"
+        )
+        yield Wait("postponed", cluster, postponed, message)
+    left = partitions - postponed
+    some, wait = _some(left)
     if held:
         message = f"evaluation: workers hold {held} of {some} in cluster {cluster}"
-        return Wait("evaluation", cluster, partitions, message)
-    return Wait("worker", cluster, partitions, f"a worker: {some} {wait} in cluster {cluster}")
+        yield Wait("evaluation", cluster, left, message)
+    elif left:
+        yield Wait("worker", cluster, left, f"a worker: {some} {wait} in cluster {cluster}")
+
+
+def _some(partitions: int) -> tuple[str, str]:
+    return ("1 partition", "waits") if partitions == 1 else (f"{partitions} partitions", "wait")
