@@ -19,9 +19,9 @@ from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schem
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.throttling import UserRateThrottle
 
 from api import limits, pagination
+from api.counters import MinuteThrottle
 from api.rest import waits
 from api.rest.base import Resource, Strict
 from api.rest.clusters import cluster_named
@@ -37,13 +37,14 @@ OPERATOR = {"GET": Role.OPERATOR}
 CHANGES = ("members", "out", "added", "removed")
 
 
-class PreviewThrottle(UserRateThrottle):
-    """Counted in each server process, as logins are."""
-
+class PreviewThrottle(MinuteThrottle):
     scope = "preview"
 
-    def get_rate(self) -> str:
-        return f"{load().previews_per_minute}/min"
+    def limit(self) -> int:
+        return load().previews_per_minute
+
+    def who(self, request: Request) -> str:
+        return str(request.user.pk)
 
 
 class PreviewIn(Strict):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tagmill import config, database, secret
+from tagmill import caches, config, database, secret
 
 CONFIG = config.load()
 
@@ -71,6 +71,7 @@ TEMPLATES = [
 ]
 
 DATABASES = {"default": database.django_settings(CONFIG)}
+CACHES = {"default": caches.django_settings(CONFIG)}
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in (

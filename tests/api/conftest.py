@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group, User
-from django.core.cache import cache
 from lxml import etree
 from rest_framework.test import APIClient
 
@@ -23,11 +22,6 @@ from tagmill_wire import bitmap
 GPU = b"<list><node id='core'><node class='display'/></node></list>"
 BARE = b"<list><node id='core'/></list>"
 ROLES = ("viewer", "uploader", "operator", "admin")
-
-
-@pytest.fixture(autouse=True)
-def _fresh_throttles() -> None:
-    cache.clear()
 
 
 def make_user(role: str | None, name: str | None = None) -> User:
