@@ -50,7 +50,7 @@ def ensure(url: str) -> None:
 
 
 def fingerprint() -> str:
-    """Of every migration there is, ours and those of what we use."""
+    """A digest of every migration there is, ours and those of what we use."""
     found = hashlib.sha256()
     for name in ("Django", "procrastinate"):
         found.update(f"{name} {version(name)}".encode())
