@@ -1,19 +1,22 @@
-"""What is accepted: JSON by orjson, XML documents and NDJSON streams, all bounded."""
+"""What is accepted: JSON, workers' messages, XML documents and NDJSON streams, all bounded."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import orjson
 from rest_framework.parsers import BaseParser
 
 from api.limits import SMALL, BodyLimit
-from api.problems import MalformedBody
+from api.problems import MalformedBody, UnknownField
 from tagmill.config import load
-from tagmill.errors import TooLarge
+from tagmill.errors import Invalid, TooLarge
+from tagmill_wire import messages
 
 CHUNK_BYTES = 64 * 1024
+
+T = TypeVar("T", bound=messages.Message)
 
 
 class JSONParser(BaseParser):
@@ -26,18 +29,11 @@ class JSONParser(BaseParser):
         parser_context: Mapping[str, Any] | None = None,
     ) -> Any:
         """Raises MalformedBody and TooLarge."""
-        try:
-            return orjson.loads(read_bounded(stream, _limit(parser_context)))
-        except orjson.JSONDecodeError as error:
-            raise MalformedBody(
-                f"the body is not JSON: {error.msg}", line=error.lineno, column=error.colno
-            ) from None
+        return decoded(read_bounded(stream, _limit(parser_context)))
 
 
-class XMLParser(BaseParser):
-    """The body as it is; the domain checks it."""
-
-    media_type = "application/xml"
+class BytesParser(BaseParser):
+    """The body as it is; whoever takes it checks it."""
 
     def parse(  # type: ignore[override]  # the stubs know forms and objects alone
         self,
@@ -48,7 +44,15 @@ class XMLParser(BaseParser):
         return read_bounded(stream, _limit(parser_context))
 
 
-class TextXMLParser(XMLParser):
+class MessageParser(BytesParser):
+    media_type = "application/json"
+
+
+class XMLParser(BytesParser):
+    media_type = "application/xml"
+
+
+class TextXMLParser(BytesParser):
     media_type = "text/xml"
 
 
@@ -64,6 +68,30 @@ class NDJSONParser(BaseParser):
         parser_context: Mapping[str, Any] | None = None,
     ) -> Iterator[bytes]:
         return lines(stream, load().import_line_bytes)
+
+
+def decoded(body: bytes) -> Any:
+    """The value of a body of JSON. Raises MalformedBody."""
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise MalformedBody(
+            f"the body is not JSON: {error.msg}", line=error.lineno, column=error.colno
+        ) from None
+
+
+def message(kind: type[T], body: bytes) -> T:
+    """A worker's message. Raises MalformedBody, and Invalid with the place in it."""
+    try:
+        return messages.load(kind, body)
+    except messages.NotJSON as error:
+        # This one says the line and the column.
+        decoded(body)
+        raise MalformedBody(str(error)) from None
+    except messages.UnknownField as error:
+        raise UnknownField(str(error), field=error.path or None) from None
+    except messages.WireError as error:
+        raise Invalid(str(error), field=error.path or None) from None
 
 
 def read_bounded(stream: IO[Any], limit: BodyLimit) -> bytes:

@@ -31,7 +31,6 @@ from tagmill.errors import (
     Invalid,
     TagmillError,
 )
-from tagmill_wire.messages import WireError
 
 log = structlog.get_logger("tagmill.api")
 
@@ -102,12 +101,6 @@ class UnknownField(Invalid):
 
 class MalformedBody(Invalid):
     code = "malformed_body"
-
-
-def unfit(error: WireError) -> Invalid:
-    """The error for a message to a worker's endpoint that does not fit the schema."""
-    kind = UnknownField if error.problem.startswith("unknown field") else Invalid
-    return kind(str(error), field=error.path or None)
 
 
 def shown(error: BaseException | None, path: str = "") -> TagmillError:

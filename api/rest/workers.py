@@ -18,8 +18,8 @@ from rest_framework.response import Response
 
 from api import limits, metrics
 from api.authentication import WorkerTokenAuthentication
+from api.parsers import MessageParser, message
 from api.permissions import IsWorker
-from api.problems import unfit
 from api.rest.base import Resource
 from api.roles import Role
 from tagmill.config import load
@@ -35,7 +35,7 @@ MAX_PARTITIONS = 256
 # What a worker could not evaluate is tried again within the hour.
 MAX_DELAY = 3600
 
-T = TypeVar("T")
+T = TypeVar("T", bound=messages.Message)
 
 
 class LeaseOut(serializers.Serializer[Any]):
@@ -89,15 +89,15 @@ class WorkerCall(Resource):
 
     authentication_classes = [WorkerTokenAuthentication]
     permission_classes = [IsWorker]
+    parser_classes = [MessageParser]
     serializer_class = serializers.Serializer
     queryset: Any = Worker.objects.none()
 
     def message(self, kind: type[T]) -> T:
-        """The body. Raises Invalid, with the place in it."""
-        try:
-            return messages.build(kind, self.request.data)
-        except messages.WireError as error:
-            raise unfit(error) from None
+        """The body. Raises Invalid."""
+        body: Any = self.request.data
+        # DRF gives an empty dict for an empty body.
+        return message(kind, body or b"")
 
     def worker(self, uuid: str) -> Worker:
         """Raises WorkerGone."""
@@ -194,7 +194,7 @@ class GiveUp(WorkerCall):
         return HttpResponse(b"{}", content_type="application/json")
 
 
-def wire_answer(message: Any, status: int = 200) -> HttpResponse:
+def wire_answer(message: messages.Message, status: int = 200) -> HttpResponse:
     body = messages.dump(message)
     return HttpResponse(body, status=status, content_type="application/json")
 
