@@ -39,6 +39,9 @@ NAMING_DATABASE = {
 
 def main(arguments: list[str]) -> int:
     sys.path[:0] = [str(ROOT), str(ROOT / "src"), str(ROOT / "workers")]
+    from tagmill_wire.streams import hold_standard
+
+    hold_standard()
     command = arguments[1] if len(arguments) > 1 else "help"
     if command == "worker" or arguments[1:3] == ["help", "worker"]:
         # A worker holds no database credentials and needs no Django.

@@ -96,13 +96,14 @@ class Server:
         self.routes += self._asking(wsgi)
         # Behind proxies, every connection is of a proxy's address.
         of_address = None if config.trusted_proxies else config.connections_per_address
-        caps = Caps(config.connections, of_address)
+        caps = Caps(config.connections, of_address, config.unread_bytes)
         self._site = Site(
             reactor, self.routes, wsgi, caps=caps, intake=self._intake, gate=self._gate
         )
         self._port: Any = None
         metrics.PARKED_POLLS.set_function(lambda: self._broker.parked)
         metrics.CONNECTIONS.set_function(lambda: self._site.connections)
+        metrics.UNREAD_BYTES.set_function(lambda: self._site.unread.total)
 
     @property
     def connections(self) -> int:

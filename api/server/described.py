@@ -31,7 +31,8 @@ MESSAGES = [
 def add_native(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     """A hook of drf-spectacular's."""
     paths, schemas = result["paths"], result["components"]["schemas"]
-    found = msgspec.json.schema_components(MESSAGES, "#/components/schemas/{name}")[1]
+    place = "#/components/schemas/{name}"
+    found = msgspec.json.schema_components(MESSAGES, ref_template=place)[1]
     if twice := schemas.keys() & found.keys():
         raise ValueError(f"serializers and messages have the same names: {sorted(twice)}")
     schemas.update(found)

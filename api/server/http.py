@@ -19,6 +19,8 @@ from twisted.web.resource import IResource
 from api import metrics, problems
 from api.limits import MAX_STRANGERS_BYTES, SMALL, BodyLimit, limit_of
 from api.server.channel import IDLE_SECONDS, Channel
+from api.server.unread import Unread
+from tagmill.config import MIB
 from tagmill.errors import TagmillError, TooLarge
 
 log = structlog.get_logger("tagmill.access")
@@ -221,10 +223,12 @@ class Request(server.Request):
 
 @dataclass(frozen=True)
 class Caps:
-    """Connections at once. `address`: of one address; None where proxies hide the clients'."""
+    """Connections at once. `address`: of one address; None where proxies hide the clients'.
+    `unread`: bytes that wait for all clients together."""
 
     total: int
     address: int | None
+    unread: int = 256 * MIB
 
 
 class Site(server.Site):
@@ -253,6 +257,7 @@ class Site(server.Site):
         self._caps = caps
         self._connections: Counter[str] = Counter()
         self._refusal_logged: float | None = None
+        self.unread = Unread(caps.unread)
         self.in_flight: set[Request] = set()
         self._idle: list[Deferred[None]] = []
 
@@ -281,6 +286,7 @@ class Site(server.Site):
         return channel
 
     def disconnected(self, channel: Channel) -> None:
+        self.unread.set(channel, 0)
         self._connections[channel.client_host] -= 1
         if not self._connections[channel.client_host]:
             del self._connections[channel.client_host]

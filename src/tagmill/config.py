@@ -96,6 +96,11 @@ class Config(BaseSettings):
     """Most connections of one address. Not counted where `TAGMILL_TRUSTED_PROXIES` is above 0:
     there, every connection is a proxy's."""
 
+    unread_bytes: Annotated[int, Field(ge=1 * MIB)] = 256 * MIB
+    """Most bytes of answers that wait in memory for clients that read slowly, all together. Beyond
+    it, those that have been behind for longest are disconnected. What a connection's buffer holds
+    anyway, 64 KiB at most, is not counted."""
+
     drain_seconds: Annotated[float, Field(ge=0.1, le=600)] = 20.0
     """How long a server that is told to stop lets running requests finish. Kubernetes kills after
     30 s."""

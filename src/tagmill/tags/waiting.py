@@ -10,7 +10,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tagmill import sql
 from tagmill.config import load
@@ -41,6 +41,18 @@ class Waits:
     previews: dict[int, list[Wait]] = field(default_factory=dict)
 
 
+class _Row(NamedTuple):
+    """What the query says of one cluster, or of one failed expression."""
+
+    failure: str | None
+    cluster: str | None
+    workers: int
+    partitions: int
+    held: int
+    postponed: int
+    seconds: float
+
+
 def waiting_for(
     expressions: Sequence[int] = (), rebuilds: Sequence[int] = (), previews: Sequence[int] = ()
 ) -> Waits:
@@ -55,7 +67,7 @@ def waiting_for(
     }
     found: dict[str, dict[int, list[Wait]]] = defaultdict(lambda: defaultdict(list))
     for kind, key, *said in sql.rows(__file__, "waiting", values):
-        found[kind][key].extend(_waits(*said))
+        found[kind][key].extend(_waits(_Row._make(said)))
     return Waits(*(_gravest(found[kind]) for kind in ("expression", "rebuild", "preview")))
 
 
@@ -72,37 +84,29 @@ def _gravest(found: dict[int, list[Wait]]) -> dict[int, list[Wait]]:
     }
 
 
-def _waits(
-    failure: str | None,
-    cluster: str | None,
-    workers: int,
-    partitions: int,
-    held: int,
-    postponed: int,
-    seconds: float,
-) -> Iterator[Wait]:
-    """What one row of the query says: about one cluster, or one failed expression."""
-    some, wait = _some(partitions)
-    if failure is not None:
-        yield Wait("failure", None, partitions, f"a failed expression: {failure}")
+def _waits(row: _Row) -> Iterator[Wait]:
+    cluster = row.cluster
+    some, wait = _some(row.partitions)
+    if row.failure is not None:
+        yield Wait("failure", None, row.partitions, f"a failed expression: {row.failure}")
         return
-    if not workers and not held:
+    if not row.workers and not row.held:
         message = (
             f"no worker for cluster {cluster}: {some} {wait} until one runs with a token for it"
         )
-        yield Wait("no_worker", cluster, partitions, message)
+        yield Wait("no_worker", cluster, row.partitions, message)
         return
-    if postponed:
-        given, wait = _some(postponed)
+    if row.postponed:
+        given, wait = _some(row.postponed)
         message = (
             f"another attempt: workers gave {given} in cluster {cluster} back, which {wait} for up"
-            f" to {math.ceil(seconds)} s more; the log of workers says why"
+            f" to {math.ceil(row.seconds)} s more; the log of workers says why"
         )
-        yield Wait("postponed", cluster, postponed, message)
-    left = partitions - postponed
+        yield Wait("postponed", cluster, row.postponed, message)
+    left = row.partitions - row.postponed
     some, wait = _some(left)
-    if held:
-        message = f"evaluation: workers hold {held} of {some} in cluster {cluster}"
+    if row.held:
+        message = f"evaluation: workers hold {row.held} of {some} in cluster {cluster}"
         yield Wait("evaluation", cluster, left, message)
     elif left:
         yield Wait("worker", cluster, left, f"a worker: {some} {wait} in cluster {cluster}")
