@@ -120,7 +120,12 @@ SPECTACULAR_SETTINGS = {
     "TITLE": "Tagmill",
     "DESCRIPTION": "Tags for machine fleets: XPath expressions over hardware inventory.",
     "VERSION": "1",
+    "OAS_VERSION": "3.1.1",
     "SERVE_INCLUDE_SCHEMA": False,
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "api.server.described.add_native",
+    ],
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
