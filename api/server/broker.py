@@ -21,7 +21,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import LoopingCall
 from twisted.python.failure import Failure
 
-from api.parsers import message
+from api.protocol import message
 from tagmill_wire.messages import LeaseAnswer, LeaseRequest
 
 log = structlog.get_logger("tagmill.broker")

@@ -75,11 +75,13 @@ class Gate(Protocol):
 
 @dataclass(frozen=True)
 class Route:
-    """`make` gets the groups of `pattern` (which matches the whole path)."""
+    """`make` gets the groups of `pattern` (which matches the whole path). `limit`: of a body; None
+    where Django answers, whose view declares it."""
 
     name: str
     pattern: re.Pattern[bytes]
     make: Callable[..., IResource]
+    limit: BodyLimit | None = None
 
 
 class Request(server.Request):
@@ -307,8 +309,10 @@ class Site(server.Site):
             )
 
     def limit(self, path: bytes) -> BodyLimit:
-        """The limit of a body that is sent to the path, as Django's view declares it. A native
-        route has the limit of the view that it stands in for."""
+        """The limit of a body that is sent to the path."""
+        for route in self.routes:
+            if route.limit is not None and route.pattern.fullmatch(path):
+                return route.limit
         return limit_of(unquote_to_bytes(path).decode("utf-8", "replace"))
 
     def left(self, request: Request) -> None:

@@ -187,6 +187,8 @@ def test_a_lease_request_is_bounded_and_checked_like_other_messages(stack: Stack
     for message, status, code, field in (
         ({"holds": [1] * (MAX_HOLDS + 1)}, 400, "invalid", "holds"),
         ({"max_partitions": 257}, 400, "invalid", "max_partitions"),
+        ({"max_partitions": 0}, 400, "invalid", "max_partitions"),
+        ({"max_partitions": "1"}, 400, "invalid", "max_partitions"),
         ({"wishes": 1}, 400, "unknown_field", None),
         ({"holds": list(range(10**8, 10**8 + MAX_HOLDS))}, 200, None, None),
     ):
@@ -194,6 +196,9 @@ def test_a_lease_request_is_bounded_and_checked_like_other_messages(stack: Stack
         response, data = call(stack, "POST", LEASE, body, Authorization=header)
         found = json.loads(data)
         assert (response.status, found.get("code"), found.get("field")) == (status, code, field)
+    response, data = call(stack, "POST", LEASE, b'{"worker":\n oops}', Authorization=header)
+    problem = json.loads(data)
+    assert (problem["code"], problem["line"], problem["column"]) == ("malformed_body", 2, 2)
     most = LEASE_LIMIT.size
     response, data = call(stack, "POST", LEASE, b" " * (most + 1), Authorization="Worker x")
     assert (response.status, json.loads(data)["limit"]) == (413, most)
