@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
@@ -38,7 +39,10 @@ NAMING_DATABASE = {
 
 
 def main(arguments: list[str]) -> int:
-    sys.path[:0] = [str(ROOT), str(ROOT / "src"), str(ROOT / "workers")]
+    find_packages()
+    from tagmill_wire.streams import hold_standard
+
+    hold_standard()
     command = arguments[1] if len(arguments) > 1 else "help"
     if command == "worker" or arguments[1:3] == ["help", "worker"]:
         # A worker holds no database credentials and needs no Django.
@@ -54,8 +58,16 @@ def main(arguments: list[str]) -> int:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tagmill.settings")
     from django.db import DatabaseError
 
-    from tagmill import config, database
+    from tagmill import config, database, extras
     from tagmill.errors import ConfigurationError
+
+    if command in extras.COMMANDS and (missing := extras.missing()):
+        print(
+            f"manage.py {command} needs {' and '.join(missing)}: run"
+            f" `{sys.executable} -m pip install -r {extras.FILE}`. Servers need neither.",
+            file=sys.stderr,
+        )
+        return 2
 
     where = ""
     try:
@@ -81,6 +93,18 @@ def main(arguments: list[str]) -> int:
         print(f"{problem(error)} Database: {where}", file=sys.stderr)
         return 2
     return 0
+
+
+def find_packages() -> None:
+    """Our packages are in the folders that pyproject.toml names once, for pytest, `make` and here.
+    Every process that this one starts inherits them by PYTHONPATH."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        folders = tomllib.load(file)["tool"]["pytest"]["ini_options"]["pythonpath"]
+    ours = [os.path.normpath(ROOT / folder) for folder in folders]
+    sys.path[:0] = ours
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        [*ours, *filter(None, [os.environ.get("PYTHONPATH")])]
+    )
 
 
 def problem(error: Exception) -> str:

@@ -1,4 +1,5 @@
-"""How large a request's body may be: a limit for each route, declared with its view.
+"""How large a request's body may be: a limit for each route, declared with its view or its native
+resource.
 
 Whoever sends more than MAX_STRANGERS_BYTES must have shown a token or a session before the rest is
 read, so that strangers cannot fill memory or disk. The server (`api/server/http.py`) and the

@@ -8,8 +8,11 @@ from django.contrib.admin import AdminSite
 from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html
 from rest_framework.request import Request
-from rest_framework.throttling import AnonRateThrottle
 from rest_framework.views import APIView
+
+from api.counters import MinuteThrottle
+
+MAX_LOGINS_PER_MINUTE = 10
 
 PAGE = """<!doctype html>
 <html lang="en"><head><title>Too many attempts | Tagmill</title></head>
@@ -18,15 +21,16 @@ PAGE = """<!doctype html>
 administrator: <code>manage.py create_user</code> sets a new one.</p></body></html>"""
 
 
-class LoginThrottle(AnonRateThrottle):
-    """Guessing passwords from one address; counted in each server process."""
+class LoginThrottle(MinuteThrottle):
+    """Guessing passwords from one address. Who is logged in may guess those of others no faster."""
 
-    rate = "10/min"
     scope = "login"
 
-    def get_cache_key(self, request: Request, view: APIView) -> str:
-        # Who is logged in may guess the passwords of others no faster.
-        return self.cache_format % {"scope": self.scope, "ident": self.get_ident(request)}
+    def limit(self) -> int:
+        return MAX_LOGINS_PER_MINUTE
+
+    def who(self, request: Request) -> str:
+        return str(self.get_ident(request))
 
 
 def _too_many(request: HttpRequest, seconds: int) -> HttpResponse:
@@ -43,6 +47,6 @@ class Site(AdminSite):
         # It looks at META alone, which Django's request has as well; there is no view of DRF's.
         asked, view = cast(Request, request), cast(APIView, None)
         if request.method == "POST" and not throttle.allow_request(asked, view):
-            return _too_many(request, int(throttle.wait() or 0) + 1)
+            return _too_many(request, int(throttle.wait()) + 1)
         answer: HttpResponse = super().login(request, extra_context)
         return answer

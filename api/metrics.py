@@ -63,6 +63,21 @@ REFUSED_CONNECTIONS = Counter(
     "Connections closed at once: there were too many",
     registry=REGISTRY,
 )
+UNREAD_BYTES = Gauge(
+    "tagmill_unread_bytes",
+    "Bytes of answers that wait for clients that read slowly, at most",
+    registry=REGISTRY,
+)
+ABORTED_READERS = Counter(
+    "tagmill_aborted_readers_total",
+    "Connections closed because too much waited for clients that read slowly",
+    registry=REGISTRY,
+)
+LOST_LOG_LINES = Counter(
+    "tagmill_lost_log_lines_total",
+    "Lines that the log did not take",
+    registry=REGISTRY,
+)
 BATCH_BYTES = Histogram(
     "tagmill_batch_bytes",
     "Bytes of a batch as sent, after compression",

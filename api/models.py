@@ -1,4 +1,4 @@
-"""The tokens of users. Those of workers are beside the workers."""
+"""The tokens of users, and the cache. The tokens of workers are beside the workers."""
 
 from __future__ import annotations
 
@@ -36,3 +36,18 @@ class UserToken(models.Model):
     @property
     def rights(self) -> Role:
         return Role.parse(self.role)
+
+
+class CacheEntry(models.Model):
+    """The table of Django's database cache, as it wants it (`tagmill.shared_cache`). Entries that
+    have ended are deleted when there are many (`tagmill.caches.MAX_ENTRIES`)."""
+
+    cache_key = models.CharField(max_length=255, primary_key=True)
+    value = models.TextField()
+    expires = models.DateTimeField(db_index=True)
+
+    class Meta:
+        db_table = "cache_entry"
+
+    def __str__(self) -> str:
+        return self.cache_key

@@ -14,6 +14,8 @@ from drf_spectacular.utils import (
 )
 from rest_framework import serializers
 
+from tagmill_wire.messages import Message
+
 Direction = Literal["request", "response"]
 PROBLEM = "application/problem+json"
 
@@ -76,6 +78,11 @@ class Schema(AutoSchema):
         untyped: Any = self
         bodies["default"] = untyped._get_response_for_code(problem, "default", [PROBLEM], direction)
         return bodies
+
+
+def reference(kind: type[Message]) -> dict[str, str]:
+    """The schema of a message of the worker protocol, which api/server/described.py adds."""
+    return {"$ref": f"#/components/schemas/{kind.__name__}"}
 
 
 class UserTokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # their metaclass

@@ -24,8 +24,13 @@ import structlog
 from django import db
 
 from api.encoding import dumps
-from tagmill.errors import DatabaseBusy, DatabaseUnavailable, Invalid, TagmillError
-from tagmill_wire.messages import WireError
+from tagmill.errors import (
+    CacheUnavailable,
+    DatabaseBusy,
+    DatabaseUnavailable,
+    Invalid,
+    TagmillError,
+)
 
 log = structlog.get_logger("tagmill.api")
 
@@ -98,19 +103,13 @@ class MalformedBody(Invalid):
     code = "malformed_body"
 
 
-def unfit(error: WireError) -> Invalid:
-    """The error for a message to a worker's endpoint that does not fit the schema."""
-    kind = UnknownField if error.problem.startswith("unknown field") else Invalid
-    return kind(str(error), field=error.path or None)
-
-
 def shown(error: BaseException | None, path: str = "") -> TagmillError:
     """What a client is to know of an error that a domain function or a thread has raised."""
     if error is not None and is_outage(error):
         return outage(error)
     is_answer = isinstance(error, TagmillError) and (
         error.status < HTTPStatus.INTERNAL_SERVER_ERROR
-        or isinstance(error, DatabaseUnavailable | Internal)
+        or isinstance(error, CacheUnavailable | DatabaseUnavailable | Internal)
     )
     return error if isinstance(error, TagmillError) and is_answer else Internal(error, path)
 

@@ -40,8 +40,3 @@ class XMLRenderer(BaseRenderer):
         renderer_context: Mapping[str, Any] | None = None,
     ) -> bytes:
         return b"" if data is None else bytes(data)
-
-
-class NDJSONRenderer(XMLRenderer):
-    media_type = "application/x-ndjson"
-    format = "ndjson"

@@ -1,13 +1,10 @@
-"""Every address that Django answers. `manage.py serve` answers a few natively instead."""
+"""Every address that Django answers. The native ones are in api/server/app.py."""
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 from django.contrib import admin
-from django.http import HttpRequest
-from django.http.response import HttpResponseBase
 from django.urls import URLPattern, include, path
 from django.urls.resolvers import RoutePattern
 from django.views.generic import TemplateView
@@ -48,32 +45,11 @@ def route(pattern: str, view: Any, name: str) -> URLPattern:
     return URLPattern(EitherSlash(pattern, name, is_endpoint=True), view.as_view(), None, name)
 
 
-def beside(action: Any, resource: Any, **key: str) -> Any:
-    """A view whose POST is the action, and everything else the resource of that name, whose address
-    the action shares. It is documented as the action."""
-    act, rest = action.as_view(), resource.as_view()
-
-    @functools.wraps(act)
-    def dispatch(request: HttpRequest) -> HttpResponseBase:
-        answer: HttpResponseBase = (
-            act(request) if request.method == "POST" else rest(request, **key)
-        )
-        return answer
-
-    return dispatch
-
-
 V1 = [
     route("auth/token", tokens.Token, "token"),
     route("clusters/", clusters.Clusters, "clusters"),
     route("clusters/<str:cluster>", clusters.OneCluster, "cluster"),
     route("nodes/", nodes.Nodes, "nodes"),
-    URLPattern(
-        EitherSlash("nodes/import", "import", is_endpoint=True),
-        beside(documents.ImportNodes, nodes.OneNode, system_id="import"),
-        None,
-        "import",
-    ),
     route("nodes/<str:system_id>", nodes.OneNode, "node"),
     route("nodes/<str:system_id>/document", documents.OneDocument, "document"),
     route("nodes/<str:system_id>/tags", nodes.TagsOfNode, "tags-of-node"),
@@ -98,11 +74,9 @@ V1 = [
     route("workers/", workers.Workers, "workers"),
     route("workers/register", workers.RegisterWorker, "register"),
     route("workers/heartbeat", workers.Heartbeat, "heartbeat"),
-    route("workers/lease", workers.LeasePartitions, "lease"),
     route("workers/complete", workers.Complete, "complete"),
     route("workers/fail", workers.GiveUp, "fail"),
     route("partitions/", partitions.Partitions, "partitions"),
-    route("partitions/<int:partition>/nodes", partitions.NodesOfPartition, "nodes-of-partition"),
     route("users/", users.Users, "users"),
     route("users/<str:username>", users.OneUser, "user"),
     route("user-tokens/", tokens.UserTokens, "user-tokens"),

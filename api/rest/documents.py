@@ -1,20 +1,20 @@
-"""/api/v1/nodes/{system_id}/document and /api/v1/nodes/import"""
+"""/api/v1/nodes/{system_id}/document"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-from django.http import HttpResponse, StreamingHttpResponse
+from django.http import HttpResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from api import etags, handlers, imports, limits
-from api.parsers import NDJSONParser, TextXMLParser, XMLParser
-from api.renderers import JSONRenderer, NDJSONRenderer, XMLRenderer
+from api import etags, limits
+from api.parsers import TextXMLParser, XMLParser
+from api.renderers import JSONRenderer, XMLRenderer
 from api.rest.base import Resource, one, with_etag
 from api.rest.nodes import node_named, store
 from api.roles import Role
@@ -91,32 +91,3 @@ def _file(found: Document) -> HttpResponse:
     answer["Content-Disposition"] = "attachment"
     answer["Content-Security-Policy"] = "default-src 'none'; sandbox"
     return answer
-
-
-class ImportNodes(Resource):
-    """Bulk upload. Each line is `{"system_id", "cluster"?, "hostname"?, "kind"?, "probes": {"lshw":
-    "<xml>"}}`; each is answered by `{"line", "system_id", "outcome", "rev"?, "error"?}`, and the
-    last line is `{"summary": {...}}`. Good lines are stored, bad ones are refused each for itself.
-    """
-
-    roles = {"POST": Role.UPLOADER}
-    parser_classes = [NDJSONParser]
-    renderer_classes = [NDJSONRenderer, JSONRenderer]
-    serializer_class = StoredOut
-
-    @extend_schema(
-        operation_id="nodes_import",
-        request={"application/x-ndjson": OpenApiTypes.STR},
-        responses={(200, "application/x-ndjson"): OpenApiTypes.STR},
-    )
-    def post(self, request: Request) -> StreamingHttpResponse:
-        lines: Any = iter(()) if isinstance(request.data, dict) else request.data
-        return StreamingHttpResponse(_until_error(lines), content_type="application/x-ndjson")
-
-
-def _until_error(lines: Iterator[bytes]) -> Iterator[bytes]:
-    """The status is sent by then, so an error in the middle is a last line `{"error": {...}}`."""
-    try:
-        yield from imports.answers(lines)
-    except Exception as error:
-        yield b'{"error":' + handlers.respond(error).content + b"}\n"

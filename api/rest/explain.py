@@ -19,8 +19,6 @@ from tagmill.tags import explaining, linting
 from tagmill.tags.models import Tag
 from tagmill_expressions.lint import Warning
 
-VIEWER = {"POST": Role.VIEWER}
-
 
 class ExplainIn(DefinitionIn):
     node = serializers.CharField(max_length=64, help_text="A system_id.")
@@ -203,11 +201,16 @@ def explanation_body(found: explaining.NodeExplanation) -> Mapping[str, Any]:
     }
 
 
-class LintDefinition(Resource):
-    roles = VIEWER
+class DefinitionCall(Resource):
+    """What is asked about a definition that is in the body."""
+
+    roles = {"POST": Role.VIEWER}
     body_limit = limits.DEFINITION
-    serializer_class = LintOut
     queryset = Tag.objects.all()
+
+
+class LintDefinition(DefinitionCall):
+    serializer_class = LintOut
 
     @extend_schema(
         operation_id="definitions_lint",
@@ -219,16 +222,13 @@ class LintDefinition(Resource):
         """What the definition says other than its author may have meant. 400
         `invalid_definition`, with `column` and `caret`, when it does not parse."""
         given = self.given(DefinitionIn)
-        found = linting.lint(given["definition"], given.get("namespaces", {}))
+        found = linting.lint(given["definition"], given["namespaces"])
         vocabulary = {"documents": found.documents, "behind": found.behind}
         return Response({"warnings": warnings_of(found.warnings), "vocabulary": vocabulary})
 
 
-class ExplainDefinition(Resource):
-    roles = VIEWER
-    body_limit = limits.DEFINITION
+class ExplainDefinition(DefinitionCall):
     serializer_class = ExplainOut
-    queryset = Tag.objects.all()
 
     @extend_schema(
         operation_id="definitions_explain",
@@ -240,10 +240,8 @@ class ExplainDefinition(Resource):
         """Why the node would be in a tag with this definition, or out. 422 `too_expensive` when
         that takes too long."""
         given = self.given(ExplainIn)
-        definition, namespaces = given["definition"], given.get("namespaces", {})
-        return Response(
-            explanation_body(explaining.of_definition(definition, namespaces, given["node"]))
-        )
+        found = explaining.of_definition(given["definition"], given["namespaces"], given["node"])
+        return Response(explanation_body(found))
 
 
 class ExplainTag(Resource):

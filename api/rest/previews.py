@@ -19,13 +19,13 @@ from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schem
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.throttling import UserRateThrottle
 
 from api import limits, pagination
+from api.counters import MinuteThrottle
 from api.rest import waits
-from api.rest.base import Resource, Strict
+from api.rest.base import Resource
 from api.rest.clusters import cluster_named
-from api.rest.tags import Member, TagFields, WarningOut, member
+from api.rest.tags import DefinitionIn, Member, WarningOut, member
 from api.roles import Role
 from tagmill.config import load
 from tagmill.errors import Invalid, NotFound, PreviewGone
@@ -37,20 +37,17 @@ OPERATOR = {"GET": Role.OPERATOR}
 CHANGES = ("members", "out", "added", "removed")
 
 
-class PreviewThrottle(UserRateThrottle):
-    """Counted in each server process, as logins are."""
-
+class PreviewThrottle(MinuteThrottle):
     scope = "preview"
 
-    def get_rate(self) -> str:
-        return f"{load().previews_per_minute}/min"
+    def limit(self) -> int:
+        return load().previews_per_minute
+
+    def who(self, request: Request) -> str:
+        return str(request.user.pk)
 
 
-class PreviewIn(Strict):
-    definition = serializers.CharField(trim_whitespace=False, help_text="XPath 1.0.")
-    namespaces = serializers.DictField(
-        child=serializers.CharField(max_length=2048), required=False, help_text="URI by prefix."
-    )
+class PreviewIn(DefinitionIn):
     compare_to = serializers.CharField(
         required=False, allow_null=True, max_length=256, help_text="A tag."
     )
@@ -59,8 +56,6 @@ class PreviewIn(Strict):
         max_length=256,
         help_text="A newer preview of the same client ends the older. Default: the token's.",
     )
-
-    validate_namespaces = TagFields.validate_namespaces
 
 
 class PreviewProgress(serializers.Serializer[Any]):
@@ -166,6 +161,9 @@ EXAMPLES = [
     ),
 ]
 LIMIT = OpenApiParameter("limit", int, description="Nodes in the answer, 1 to 1000.")
+PREFER = OpenApiParameter(
+    "Prefer", str, OpenApiParameter.HEADER, description="`wait=N` waits up to N seconds."
+)
 CLUSTER = OpenApiParameter("cluster", str, description="Name or uuid: of its nodes alone.")
 
 
@@ -302,7 +300,7 @@ class Previews(PreviewCall):
         Asked.of(request)
         made = previews.start(
             given["definition"],
-            given.get("namespaces", {}),
+            given["namespaces"],
             cast(User, request.user),
             given.get("client") or client_of(request),
             given.get("compare_to"),
@@ -316,7 +314,7 @@ class Previews(PreviewCall):
 
 class OnePreview(PreviewCall):
     @extend_schema(
-        parameters=[LIMIT, CLUSTER],
+        parameters=[LIMIT, CLUSTER, PREFER],
         responses={200: PreviewOut, 202: PreviewOut},
         examples=EXAMPLES[1:],
     )

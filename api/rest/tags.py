@@ -81,9 +81,11 @@ class TagFields(Strict):
 
 
 class DefinitionIn(Strict):
+    """A definition that no tag need have."""
+
     definition = serializers.CharField(trim_whitespace=False, help_text="XPath 1.0.")
     namespaces = serializers.DictField(
-        child=serializers.CharField(max_length=2048), required=False, help_text="URI by prefix."
+        child=serializers.CharField(max_length=2048), default=dict, help_text="URI by prefix."
     )
 
     validate_namespaces = TagFields.validate_namespaces

@@ -14,7 +14,8 @@ class WaitOut(serializers.Serializer[Any]):
     reason = serializers.ChoiceField(
         REASONS,
         help_text="failure: the expression failed, see its tag. no_worker: nobody lives who may "
-        "answer for the cluster. worker: one lives, and has not taken the partitions yet. "
+        "answer for the cluster. postponed: workers could not evaluate the partitions, and try "
+        "again later. worker: one lives, and has not taken the partitions yet. "
         "evaluation: workers hold some of them.",
     )
     cluster = serializers.CharField(allow_null=True, help_text="Null for a failure.")

@@ -1,13 +1,13 @@
 """/api/v1/workers/: the protocol of docs/protocol.md for workers, and the list of them for people.
 
-Under `manage.py serve` the native long-poll answers `lease` in place of the view here.
+What workers wait for is native: `lease` (api/server/lease.py) and the nodes of a partition
+(api/server/batches.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
-from uuid import UUID
 
 from django.http import HttpResponse
 from drf_spectacular.types import OpenApiTypes
@@ -18,24 +18,24 @@ from rest_framework.response import Response
 
 from api import limits, metrics
 from api.authentication import WorkerTokenAuthentication
+from api.openapi import reference
+from api.parsers import MessageParser
 from api.permissions import IsWorker
-from api.problems import unfit
+from api.protocol import check_leases, message, registered
 from api.rest.base import Resource
 from api.roles import Role
 from tagmill.config import load
-from tagmill.errors import Invalid, NotFound, WorkerGone
+from tagmill.errors import Invalid
 from tagmill.fleet.models import Cluster
 from tagmill.flows import completions
 from tagmill.work import leases, workers
 from tagmill.work.models import Worker, WorkerToken
 from tagmill_wire import messages
 
-# Bounds one transaction and one answer; a worker that wants more asks again.
-MAX_PARTITIONS = 256
 # What a worker could not evaluate is tried again within the hour.
 MAX_DELAY = 3600
 
-T = TypeVar("T")
+T = TypeVar("T", bound=messages.Message)
 
 
 class LeaseOut(serializers.Serializer[Any]):
@@ -89,23 +89,19 @@ class WorkerCall(Resource):
 
     authentication_classes = [WorkerTokenAuthentication]
     permission_classes = [IsWorker]
+    parser_classes = [MessageParser]
     serializer_class = serializers.Serializer
     queryset: Any = Worker.objects.none()
 
     def message(self, kind: type[T]) -> T:
-        """The body. Raises Invalid, with the place in it."""
-        try:
-            return messages.build(kind, self.request.data)
-        except messages.WireError as error:
-            raise unfit(error) from None
+        """The body. Raises Invalid."""
+        body: Any = self.request.data
+        # DRF gives an empty dict for an empty body.
+        return message(kind, body or b"")
 
     def worker(self, uuid: str) -> Worker:
         """Raises WorkerGone."""
-        try:
-            found: Worker = workers.get(UUID(uuid), self.token)
-        except (ValueError, NotFound):
-            raise WorkerGone("no such worker: register again") from None
-        return found
+        return registered(uuid, self.token)
 
     @property
     def token(self) -> WorkerToken:
@@ -115,18 +111,24 @@ class WorkerCall(Resource):
 View = TypeVar("View", bound=Callable[..., HttpResponse])
 
 
-def _documented(operation: str, status: int = 200) -> Callable[[View], View]:
+def _documented(
+    operation: str,
+    asked: type[messages.Message],
+    answer: type[messages.Message] | None,
+    status: int = 200,
+) -> Callable[[View], View]:
+    said = OpenApiTypes.OBJECT if answer is None else reference(answer)
     return extend_schema(
         operation_id=f"workers_{operation}",
-        request=OpenApiTypes.OBJECT,
-        responses={status: OpenApiTypes.OBJECT},
+        request={"application/json": reference(asked)},
+        responses={(status, "application/json"): said},
         description=f"See docs/protocol.md, `{operation}`.",
         tags=["worker protocol"],
     )
 
 
 class RegisterWorker(WorkerCall):
-    @_documented("register", 201)
+    @_documented("register", messages.Register, messages.Registered, 201)
     def post(self, request: Request) -> HttpResponse:
         worker = workers.register(self.token, self.message(messages.Register))
         named = workers.clusters_of(self.token)
@@ -148,34 +150,21 @@ class RegisterWorker(WorkerCall):
 class Heartbeat(WorkerCall):
     body_limit = limits.LIST
 
-    @_documented("heartbeat")
+    @_documented("heartbeat", messages.Heartbeat, messages.HeartbeatAnswer)
     def post(self, request: Request) -> HttpResponse:
         asked = self.message(messages.Heartbeat)
-        lost = leases.heartbeat(self.worker(asked.worker), checked(asked.leases))
+        check_leases(asked.leases)
+        lost = leases.heartbeat(self.worker(asked.worker), asked.leases)
         return wire_answer(messages.HeartbeatAnswer(lost=[str(uuid) for uuid in lost]))
-
-
-class LeasePartitions(WorkerCall):
-    body_limit = limits.LEASE
-
-    @_documented("lease")
-    def post(self, request: Request) -> HttpResponse:
-        asked = self.message(messages.LeaseRequest)
-        if not 1 <= asked.max_partitions <= MAX_PARTITIONS:
-            raise Invalid(f"must be 1 to {MAX_PARTITIONS}", field="max_partitions")
-        worker = self.worker(asked.worker)
-        if asked.leases is not None:
-            leases.give_back_unnamed(worker, checked(asked.leases))
-        return wire_answer(leases.lease(worker, asked.max_partitions, asked.holds))
 
 
 class Complete(WorkerCall):
     body_limit = limits.LARGE
 
-    @_documented("complete")
+    @_documented("complete", messages.Completion, messages.CompletionAnswer)
     def post(self, request: Request) -> HttpResponse:
         completion = self.message(messages.Completion)
-        checked([result.lease for result in completion.results])
+        check_leases(result.lease for result in completion.results)
         answer = completions.complete(self.worker(completion.worker), completion)
         metrics.observe_completion(completion, answer)
         return wire_answer(answer)
@@ -184,26 +173,17 @@ class Complete(WorkerCall):
 class GiveUp(WorkerCall):
     body_limit = limits.LIST
 
-    @_documented("fail")
+    @_documented("fail", messages.GiveUp, None)
     def post(self, request: Request) -> HttpResponse:
         asked = self.message(messages.GiveUp)
         if not 0 <= asked.delay <= MAX_DELAY:
             raise Invalid(f"must be 0 to {MAX_DELAY} seconds", field="delay")
         worker = self.worker(asked.worker)
-        leases.give_up(worker, checked(asked.leases), asked.reason, asked.delay)
+        check_leases(asked.leases)
+        leases.give_up(worker, asked.leases, asked.reason, asked.delay)
         return HttpResponse(b"{}", content_type="application/json")
 
 
-def wire_answer(message: Any, status: int = 200) -> HttpResponse:
+def wire_answer(message: messages.Message, status: int = 200) -> HttpResponse:
     body = messages.dump(message)
     return HttpResponse(body, status=status, content_type="application/json")
-
-
-def checked(uuids: list[str]) -> list[str]:
-    """Raises Invalid for a lease that is no uuid."""
-    for uuid in uuids:
-        try:
-            UUID(uuid)
-        except ValueError:
-            raise Invalid(f"{uuid!r} is not the uuid of a lease", field="leases") from None
-    return uuids

@@ -16,7 +16,8 @@ from twisted.internet.error import CannotListenError
 from twisted.web.wsgi import WSGIResource
 
 from api import metrics
-from api.server import lease, users
+from api.limits import LEASE, SMALL, BodyLimit
+from api.server import batches, health, imports, lease, users
 from api.server.admission import Admission
 from api.server.batchcache import BatchCache
 from api.server.batches import BatchResource, Encoded, Slice
@@ -24,10 +25,10 @@ from api.server.broker import Broker, Poll, Taken
 from api.server.events import PREVIEWS, REBUILDS, EventsResource, Kind
 from api.server.health import Health, Metrics, Ready
 from api.server.http import Caps, Request, Route, Site
-from api.server.imports import PATH as IMPORT_PATH
 from api.server.imports import Import, ImportResource
 from api.server.lease import LeaseResource
 from api.server.listener import Listener
+from api.server.operations import Operation
 from api.server.previews import PreviewResource, PreviewsResource
 from api.server.threads import Threads
 from api.server.watch import Watch
@@ -53,6 +54,7 @@ MAINTENANCE_CONNECTIONS = 5
 STOP_SECONDS = 5.0
 # As many workers may connect at once; the kernel's default of 50 would make some of them try again.
 BACKLOG = 1024
+IMPORT = imports.OPERATION.pattern
 WORK, PROGRESS, PREVIEW = "tagmill_work", "tagmill_progress", "tagmill_preview"
 
 
@@ -90,15 +92,18 @@ class Server:
         self.has_ended = True
         django: Any = get_wsgi_application()
         wsgi: Any = WSGIResource(reactor, self._rest.pool, django)
-        routes = [*self._routes(), *self._keeping(django), self._import(wsgi)]
-        routes += self._asking(wsgi)
+        self.routes = [*self._routes(), *self._keeping(django), self._import(wsgi)]
+        self.routes += self._asking(wsgi)
         # Behind proxies, every connection is of a proxy's address.
         of_address = None if config.trusted_proxies else config.connections_per_address
-        caps = Caps(config.connections, of_address)
-        self._site = Site(reactor, routes, wsgi, caps=caps, intake=self._intake, gate=self._gate)
+        caps = Caps(config.connections, of_address, config.unread_bytes)
+        self._site = Site(
+            reactor, self.routes, wsgi, caps=caps, intake=self._intake, gate=self._gate
+        )
         self._port: Any = None
         metrics.PARKED_POLLS.set_function(lambda: self._broker.parked)
         metrics.CONNECTIONS.set_function(lambda: self._site.connections)
+        metrics.UNREAD_BYTES.set_function(lambda: self._site.unread.total)
 
     @property
     def connections(self) -> int:
@@ -162,32 +167,33 @@ class Server:
         limits = Slice("", None, None, self._config.batch_nodes, self._config.batch_bytes)
         cache: BatchCache[Encoded] = BatchCache(self._config.batch_cache_bytes)
         most_wait = self._config.poll_seconds
-        health, ready = Health(), self._ready
+        alive, ready = Health(), self._ready
         scrape = Metrics(self._native, self._config.metrics_token)
         return [
-            _route(
+            _native(
                 "lease",
-                "/api/v1/workers/lease",
+                lease.OPERATION,
                 lambda: LeaseResource(self._broker, most_wait),
+                LEASE,
             ),
-            _route(
+            _native(
                 "batch",
-                r"/api/v1/partitions/(\d{1,18})/nodes",
+                batches.OPERATION,
                 partial(BatchResource, self._native, cache, limits),
             ),
-            _route(
+            _native(
                 "events",
-                "/api/v1/rebuilds/([0-9a-fA-F-]{36})/events",
+                REBUILDS.operation,
                 partial(EventsResource, REBUILDS, self._rebuilds, self._native),
             ),
-            _route(
+            _native(
                 "events",
-                "/api/v1/previews/([0-9a-fA-F-]{36})/events",
+                PREVIEWS.operation,
                 partial(EventsResource, PREVIEWS, self._previews, self._native),
             ),
-            _route("healthz", "/healthz", lambda: health),
-            _route("readyz", "/readyz", lambda: ready),
-            _route("metrics", "/metrics", lambda: scrape),
+            _native("healthz", health.ALIVE, lambda: alive),
+            _native("readyz", health.READY, lambda: ready),
+            _native("metrics", health.METRICS, lambda: scrape),
         ]
 
     def _keeping(self, django: Any) -> list[Route]:
@@ -200,7 +206,8 @@ class Server:
         ]
 
     def _import(self, fallback: Any) -> Route:
-        return _route("import", IMPORT_PATH.decode(), lambda: ImportResource(fallback))
+        # Everything but POST is Django's, whose view declares the limit of a body.
+        return _native("import", imports.OPERATION, lambda: ImportResource(fallback), None)
 
     def _asking(self, django: Any) -> list[Route]:
         made = PreviewsResource(self._native, django)
@@ -216,7 +223,7 @@ class Server:
         return Watch(self._reactor, kind.pace, partial(self._native.call, kind.read))
 
     def _intake(self, request: Request) -> Import | None:
-        if request.method != b"POST" or request.path.rstrip(b"/") != IMPORT_PATH:
+        if request.method != b"POST" or not IMPORT.fullmatch(request.path):
             return None
         line_bytes = self._config.import_line_bytes
         return Import(self._reactor, request, self._native, self._importers, line_bytes)
@@ -252,6 +259,10 @@ class Server:
         self._broker.look_again()
         for watch in self._watches:
             watch.changed()
+
+
+def _native(name: str, operation: Operation, make: Any, limit: BodyLimit | None = SMALL) -> Route:
+    return Route(name, operation.pattern, make, limit)
 
 
 def _route(name: str, path: str, make: Any) -> Route:

@@ -9,19 +9,66 @@ import zstandard
 
 from api import metrics
 from api.problems import UnknownField
+from api.protocol import authenticated
 from api.server.batchcache import BatchCache
 from api.server.http import Request
-from api.server.lease import authenticated
 from api.server.native import Native, credentials, respond
+from api.server.operations import WORKERS, Answer, Content, Operation, Parameter
 from api.server.threads import Threads
 from tagmill.errors import Invalid, NotFound
 from tagmill.fleet import batches
 from tagmill.work import workers
-from tagmill_wire.messages import TOKEN_SCHEME, dump
-from tagmill_wire.pagehead import PageHead
+from tagmill_wire.messages import TOKEN_SCHEME, Batch, dump
+from tagmill_wire.pagehead import EMPTY, NEXT, REV, PageHead
 
 # On 4 MB of generated documents level 3 makes 56:1 at 0.5 ms a MB, level 1 39:1 at 0.6 ms.
 ZSTD_LEVEL = 3
+
+# Whoever stores an answer must not show it to others, and asks whether it is still right.
+CACHED = {
+    "ETag": "Of this rev and these parameters; `If-None-Match` takes it.",
+    "Vary": "`Accept-Encoding, Authorization`",
+    "Cache-Control": "`private, no-cache`",
+}
+OPERATION = Operation(
+    name="partitions_nodes",
+    method="get",
+    path="/api/v1/partitions/{partition}/nodes",
+    tag="worker protocol",
+    schemes=WORKERS,
+    description="One page of a partition's documents: see docs/protocol.md. What exceeds the "
+    "server's maxima is brought down to them.",
+    parameters=(
+        Parameter(
+            "incarnation", "The lease's.", {"type": "string", "format": "uuid"}, is_required=True
+        ),
+        *(
+            Parameter(name, text, {"type": "integer", "minimum": 0})
+            for name, text in (
+                ("since", "What has changed after this rev, tombstones included."),
+                ("after", "The page after this slot."),
+                ("max_nodes", "The most nodes."),
+                ("max_bytes", "The most bytes of XML, but always one node."),
+            )
+        ),
+        Parameter("Accept-Encoding", "`zstd` packs the page.", place="header"),
+        Parameter("If-None-Match", "304 where this is the `ETag`.", place="header"),
+    ),
+    answers={
+        200: Answer(
+            "The page, packed where zstd is accepted.",
+            Content.of(Batch),
+            {
+                REV: "The partition's rev.",
+                NEXT: "The `after` of the following page; the last one lacks it.",
+                EMPTY: "`true`: no nodes at all.",
+                "Content-Encoding": "`zstd`, where it is packed.",
+                **CACHED,
+            },
+        ),
+        304: Answer("The client has it.", headers=CACHED),
+    },
+)
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import LoopingCall
 from twisted.python.failure import Failure
 
-from api.problems import unfit
-from tagmill_wire.messages import LeaseAnswer, LeaseRequest, WireError, load
+from api.protocol import message
+from tagmill_wire.messages import LeaseAnswer, LeaseRequest
 
 log = structlog.get_logger("tagmill.broker")
 
@@ -48,10 +48,7 @@ class Poll:
     @cached_property
     def request(self) -> LeaseRequest:
         """Raises Invalid."""
-        try:
-            return load(LeaseRequest, self.body)
-        except WireError as error:
-            raise unfit(error) from None
+        return message(LeaseRequest, self.body)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@
 | a body arrives                       | STALL_SECONDS of slack, earned back at MIN_RATE           |
 | an answer waits for the client       | STALL_SECONDS, and what it has to read at MIN_READ_RATE   |
 
+All that waits for clients together is bounded, too (api/server/unread.py).
+
 A byte now and then buys no time. Time that the server itself takes (a body held back, a request
 that is computed or parked) does not count.
 """
@@ -81,6 +83,7 @@ class Channel(http.HTTPChannel):
         self._unread = 0
         """Bytes that the client has yet to read, at most."""
         self._is_held = False
+        self._is_aborted = False
         clock = self.site.reactor.seconds
         self._body = Pace(clock, self.callLater, self._expire, MIN_RATE)
         self._reading = Pace(clock, self.callLater, self._expire, MIN_READ_RATE)
@@ -142,17 +145,25 @@ class Channel(http.HTTPChannel):
             # A transport with more than that would have said so.
             self._unread = min(self._unread, MAX_UNSEEN_BYTES)
         self._unread += size
+        self._report()
+
+    def _report(self) -> None:
+        """Tell the site what waits for this client, as long as it is behind."""
+        if not self._is_aborted:
+            self.site.unread.set(self, self._unread if self._reading.is_running else 0)
 
     def pauseProducing(self) -> None:
         """The transport's buffer is full: the client is slower than the answer."""
         if not self._reading.is_running:
             self._reading.start(self._unread)
+        self._report()
         super().pauseProducing()
 
     def resumeProducing(self) -> None:
         """The client has read everything."""
         self._unread = 0
         self._reading.stop()
+        self._report()
         super().resumeProducing()
         if self._is_held:
             self.transport.pauseProducing()
@@ -161,11 +172,17 @@ class Channel(http.HTTPChannel):
         """Closes when the client has read everything, and in any case after a while."""
         if not self._reading.is_running:
             self._reading.start(self._unread)
+        self._report()
         super().loseConnection()
 
     # -- the end ---------------------------------------------------------------------------------
 
     def _expire(self) -> None:
+        self.abort()
+
+    def abort(self) -> None:
+        """Drop the connection, and what waits for its client."""
+        self._is_aborted = True
         self.transport.abortConnection()
 
     def _stop_heading(self) -> None:
@@ -179,5 +196,6 @@ class Channel(http.HTTPChannel):
         self._reading.stop()
         # Whoever releases it now starts no timer any more.
         self._is_held = False
+        self._is_aborted = True
         self.site.disconnected(self)
         super().connectionLost(reason)

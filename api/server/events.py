@@ -21,6 +21,7 @@ from api.encoding import dumps
 from api.server import users
 from api.server.http import Request
 from api.server.native import Native
+from api.server.operations import BROWSERS, Answer, Content, Operation
 from api.server.threads import Threads
 from api.server.watch import Found, Pace, Watch
 from tagmill.errors import NotFound
@@ -38,12 +39,31 @@ GONE = (True, b'{"state":"gone"}')
 @dataclass(frozen=True)
 class Kind:
     """What is watched. `check` raises when the Authorization header and the session's key are
-    not of somebody who may; `read` is called in a thread."""
+    not of somebody who may; `read` is called in a thread. `example`: the progress as JSON."""
 
     name: str
     pace: Pace
     check: Callable[[str, str], None]
     read: Callable[[list[UUID]], Found]
+    example: str
+
+    @property
+    def operation(self) -> Operation:
+        found = f"event: progress\ndata: {self.example}\n\n"
+        return Operation(
+            name=f"{self.name}s_events",
+            method="get",
+            path=f"/api/v1/{self.name}s/{{uuid}}/events",
+            tag=f"{self.name}s",
+            schemes=BROWSERS,
+            description=f"The progress of the {self.name}, as server-sent events: one `progress` "
+            "at once and after each change, then one `end` of the same form, and the stream "
+            f"closes. It closes without an `end` after {MAX_STREAM_SECONDS:.0f} seconds: ask again."
+            " A comment comes now and then, to keep proxies from closing it.",
+            answers={
+                200: Answer("The events.", Content("text/event-stream", {"type": "string"}, found))
+            },
+        )
 
 
 @implementer(IPushProducer)
@@ -149,9 +169,23 @@ def read_previews(wanted: list[UUID]) -> Found:
     return found
 
 
-REBUILDS = Kind("rebuild", Pace(0.2, 0.2, look_again=5.0), users.viewer, read_rebuilds)
+REBUILDS = Kind(
+    "rebuild",
+    Pace(0.2, 0.2, look_again=5.0),
+    users.viewer,
+    read_rebuilds,
+    '{"rebuild": "0d3f5c9e-6a55-4a7c-8d62-5f3f0a3c9b11", "state": "running", "done": 3, "total": 4,'
+    ' "nodes_done": 768, "nodes_total": 1024, "nodes_per_second": 512.0, "eta_seconds": 0.5}',
+)
 # Somebody waits for it, and it takes well under a second.
-PREVIEWS = Kind("preview", Pace(0.01, 0.2, look_again=1.0), users.operator, read_previews)
+PREVIEWS = Kind(
+    "preview",
+    Pace(0.01, 0.2, look_again=1.0),
+    users.operator,
+    read_previews,
+    '{"preview": "0d3f5c9e-6a55-4a7c-8d62-5f3f0a3c9b11", "state": "evaluating", "partitions": 4,'
+    ' "pending": 1}',
+)
 
 
 def _members(progress: Any) -> dict[str, Any]:

@@ -12,10 +12,40 @@ from django.db.migrations.executor import MigrationExecutor
 from api import metrics, problems
 from api.server.http import Request
 from api.server.native import Native, credentials, respond
+from api.server.operations import JSON, Answer, Content, Operation
 from api.server.threads import Threads
 from tagmill import sql
 from tagmill.errors import DatabaseUnavailable
 
+ALIVE = Operation(
+    name="healthz",
+    method="get",
+    path="/healthz",
+    tag="server",
+    schemes=(),
+    description="Whether the process is alive: no database is asked.",
+    answers={200: Answer("It is.", Content(JSON, {"type": "object"}, {"status": "alive"}))},
+)
+READY = Operation(
+    name="readyz",
+    method="get",
+    path="/readyz",
+    tag="server",
+    schemes=(),
+    description="Whether the database answers and has every migration. 503 otherwise, also while "
+    "the server shuts down.",
+    answers={200: Answer("It does.", Content(JSON, {"type": "object"}, {"status": "ready"}))},
+)
+METRICS = Operation(
+    name="metrics",
+    method="get",
+    path="/metrics",
+    tag="server",
+    schemes=(),
+    description="Metrics for Prometheus. `Authorization: Bearer` with the token of "
+    "TAGMILL_METRICS_TOKEN; where none is set, clients on the same machine may read them.",
+    answers={200: Answer("The metrics.", Content("text/plain", {"type": "string"}))},
+)
 FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
 
 

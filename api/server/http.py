@@ -19,6 +19,8 @@ from twisted.web.resource import IResource
 from api import metrics, problems
 from api.limits import MAX_STRANGERS_BYTES, SMALL, BodyLimit, limit_of
 from api.server.channel import IDLE_SECONDS, Channel
+from api.server.unread import Unread
+from tagmill.config import MIB
 from tagmill.errors import TagmillError, TooLarge
 
 log = structlog.get_logger("tagmill.access")
@@ -73,11 +75,13 @@ class Gate(Protocol):
 
 @dataclass(frozen=True)
 class Route:
-    """`make` gets the groups of `pattern` (which matches the whole path)."""
+    """`make` gets the groups of `pattern` (which matches the whole path). `limit`: of a body; None
+    where Django answers, whose view declares it."""
 
     name: str
     pattern: re.Pattern[bytes]
     make: Callable[..., IResource]
+    limit: BodyLimit | None = None
 
 
 class Request(server.Request):
@@ -219,10 +223,12 @@ class Request(server.Request):
 
 @dataclass(frozen=True)
 class Caps:
-    """Connections at once. `address`: of one address; None where proxies hide the clients'."""
+    """Connections at once. `address`: of one address; None where proxies hide the clients'.
+    `unread`: bytes that wait for all clients together."""
 
     total: int
     address: int | None
+    unread: int = 256 * MIB
 
 
 class Site(server.Site):
@@ -251,6 +257,7 @@ class Site(server.Site):
         self._caps = caps
         self._connections: Counter[str] = Counter()
         self._refusal_logged: float | None = None
+        self.unread = Unread(caps.unread)
         self.in_flight: set[Request] = set()
         self._idle: list[Deferred[None]] = []
 
@@ -279,6 +286,7 @@ class Site(server.Site):
         return channel
 
     def disconnected(self, channel: Channel) -> None:
+        self.unread.set(channel, 0)
         self._connections[channel.client_host] -= 1
         if not self._connections[channel.client_host]:
             del self._connections[channel.client_host]
@@ -301,8 +309,10 @@ class Site(server.Site):
             )
 
     def limit(self, path: bytes) -> BodyLimit:
-        """The limit of a body that is sent to the path, as Django's view declares it. A native
-        route has the limit of the view that it stands in for."""
+        """The limit of a body that is sent to the path."""
+        for route in self.routes:
+            if route.limit is not None and route.pattern.fullmatch(path):
+                return route.limit
         return limit_of(unquote_to_bytes(path).decode("utf-8", "replace"))
 
     def left(self, request: Request) -> None:

@@ -18,18 +18,49 @@ from twisted.protocols.basic import FileSender
 from twisted.python.failure import Failure
 
 from api import imports
-from api.parsers import NDJSONParser
 from api.server import users
 from api.server.http import Request, route_of
 from api.server.native import Native, refuse_strange, shown
+from api.server.operations import USERS, Answer, Content, Operation
 from api.server.threads import Threads
 from api.strict import refuse_type
 from tagmill.errors import TagmillError
 
-PATH = b"/api/v1/nodes/import"
+NDJSON = "application/x-ndjson"
 # Bytes between the socket and the importer: enough to keep it busy over a slow round trip.
 MAX_PENDING = 1024 * 1024
 SPOOL_BYTES = 1024 * 1024
+
+OPERATION = Operation(
+    name="nodes_import",
+    method="post",
+    path="/api/v1/nodes/import",
+    tag="nodes",
+    # A form on another site could send a body of lines with a browser's session.
+    schemes=USERS,
+    description="Bulk upload, of any size. Each line is an object: `system_id`, and optionally "
+    "`cluster`, `hostname`, `kind` and `probes` (XML by the name of the probe, as `lshw`). Each is "
+    "answered by a line with `line`, `system_id`, `outcome`, and `rev` or `error`; the last line "
+    'is `{"summary": {...}}`. Good lines are stored, bad ones are refused each for itself. '
+    "Verdicts come when the body has ended; without a summary the import was cut short.",
+    request=Content(
+        NDJSON,
+        {"type": "string"},
+        '{"system_id": "4y3h7n", "cluster": "north", "probes": {"lshw": "<list>...</list>"}}\n',
+    ),
+    answers={
+        200: Answer(
+            "A verdict for each line that is not blank, and a summary.",
+            Content(
+                NDJSON,
+                {"type": "string"},
+                '{"line": 1, "system_id": "4y3h7n", "outcome": "created", "rev": 12}\n'
+                '{"summary": {"lines": 1, "created": 1, "updated": 0, "unchanged": 0, '
+                '"refused": 0}}\n',
+            ),
+        )
+    },
+)
 
 
 class Import:
@@ -74,7 +105,7 @@ class Import:
     def _admitted(self, _: None) -> None:
         try:
             refuse_strange(self._request, frozenset())
-            refuse_type(self._request.getHeader("content-type"), NDJSONParser.media_type)
+            refuse_type(self._request.getHeader("content-type"), NDJSON)
         except TagmillError as error:
             self._failed(Failure(error))
             return
@@ -164,7 +195,7 @@ class ImportResource(Native):
         with file:
             size = file.tell()
             file.seek(0)
-            request.setHeader("Content-Type", "application/x-ndjson")
+            request.setHeader("Content-Type", NDJSON)
             request.setHeader("Content-Length", str(size))
             await FileSender().beginFileTransfer(file, request)
         request.finish()

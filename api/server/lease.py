@@ -4,20 +4,40 @@ from __future__ import annotations
 
 import re
 from typing import ClassVar
-from uuid import UUID
 
-from api import problems
+from api.protocol import authenticated, check_leases, registered
 from api.server.broker import Broker, Poll, Taken
 from api.server.http import Request
 from api.server.native import Native, body_of, credentials, respond
+from api.server.operations import APPLIED, PREFER, WORKERS, Answer, Content, Operation
 from api.strict import refuse_type
-from tagmill.errors import Invalid, NotFound, WorkerGone
+from tagmill.errors import Invalid
 from tagmill.fleet.models import Partition
 from tagmill.work import leases, workers
-from tagmill.work.models import Worker, WorkerToken
+from tagmill.work.models import WorkerToken
 from tagmill_wire.messages import TOKEN_SCHEME, LeaseAnswer, LeaseRequest, dump
 
 WAIT = re.compile(r"(?:^|[,;\s])wait=(\d{1,6})(?:$|[,;\s])")
+
+
+# Bounds one transaction and one answer; a worker that wants more asks again.
+MAX_PARTITIONS = 256
+# The partitions that a worker names as held, ten bytes each.
+MAX_HOLDS = 100_000
+
+OPERATION = Operation(
+    name="workers_lease",
+    method="post",
+    path="/api/v1/workers/lease",
+    tag="worker protocol",
+    schemes=WORKERS,
+    description="See docs/protocol.md, `lease`. Without work, the answer is held back for as long "
+    f"as `Prefer` asks for. `max_partitions` is 1 to {MAX_PARTITIONS}; `holds` names {MAX_HOLDS} "
+    "partitions at most.",
+    parameters=(PREFER,),
+    request=Content.of(LeaseRequest),
+    answers={200: Answer("What is leased, if anything.", Content.of(LeaseAnswer), APPLIED)},
+)
 
 
 class LeaseResource(Native):
@@ -37,12 +57,6 @@ class LeaseResource(Native):
         if seconds:
             request.setHeader("Preference-Applied", f"wait={seconds}")
         respond(request, poll.dumped if answer.leases else dump(answer))
-
-
-# Bounds one transaction and one answer; a worker that wants more asks again.
-MAX_PARTITIONS = 256
-# The partitions that a worker names as held, ten bytes each.
-MAX_HOLDS = 100_000
 
 
 def wait(prefer: str | None) -> int:
@@ -78,33 +92,13 @@ def checked(asked: LeaseRequest) -> LeaseRequest:
         raise Invalid(f"must be 1 to {MAX_PARTITIONS}", field="max_partitions")
     if len(asked.holds) > MAX_HOLDS:
         raise Invalid(f"must be {MAX_HOLDS} partitions at most", field="holds")
-    for uuid in asked.leases or ():
-        try:
-            UUID(uuid)
-        except ValueError:
-            raise Invalid(f"{uuid!r} is not the uuid of a lease", field="leases") from None
+    check_leases(asked.leases or ())
     return asked
 
 
 def give_back(poll: Poll, answer: LeaseAnswer) -> None:
     worker = registered(poll.request.worker, authenticated(poll.token))
     leases.give_up(worker, [lease.lease for lease in answer.leases], "the client disconnected")
-
-
-def authenticated(token: str) -> WorkerToken:
-    """Raises Unauthorized."""
-    found = workers.authenticate(token)
-    if found is None:
-        raise problems.Unauthorized("the worker token is wrong or revoked", TOKEN_SCHEME)
-    return found
-
-
-def registered(worker: str, token: WorkerToken) -> Worker:
-    """Raises WorkerGone."""
-    try:
-        return workers.get(UUID(worker), token)
-    except (ValueError, NotFound):
-        raise WorkerGone("no such worker: register again") from None
 
 
 def cluster_ids(token: WorkerToken) -> frozenset[int] | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-import sys
 from typing import Any
 
 import orjson
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 from twisted.logger import LogEvent, LogLevel, formatEvent, globalLogBeginner
+
+from api.server.logsink import Handler, Sink
 
 SECRET_WORDS = ("authorization", "cookie", "password", "secret", "token")
 LEVELS = {
@@ -47,7 +48,7 @@ def configure(level: str) -> None:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = Handler(Sink())
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from typing import Any, ClassVar
 from urllib.parse import parse_qs
 
@@ -16,7 +17,7 @@ from api.strict import refuse_conditions, refuse_encoding, refuse_unknown
 from tagmill.errors import TagmillError
 
 
-class Native(Resource):
+class Native(Resource, abc.ABC):
     """`answer` runs on the reactor thread and must not block; a client that leaves cancels it.
 
     `parameters`: the query parameters known; None where the endpoint checks them itself, or takes
@@ -41,9 +42,9 @@ class Native(Resource):
         running.addErrback(self._failed, request)
         return NOT_DONE_YET
 
+    @abc.abstractmethod
     async def answer(self, request: Request) -> None:
         """Write the whole answer, or raise."""
-        raise NotImplementedError
 
     def _failed(self, failure: Failure, request: Request) -> None:
         error = failure.value

@@ -6,6 +6,7 @@ or the time is up.
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 from uuid import UUID
@@ -72,9 +73,9 @@ class DjangosOwn(Native):
         self._threads = threads
         self._django = django
 
+    @abc.abstractmethod
     def is_native(self, request: Request) -> bool:
         """Whether anything comes before Django's answer."""
-        raise NotImplementedError
 
     def render(self, request: Request) -> Any:
         if self.is_native(request):

@@ -67,6 +67,11 @@ class Config(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """What is logged, as one JSON object a line on standard error."""
 
+    cache_url: str = ""
+    """Where the counters are that all server processes share (attempts to log in, previews a
+    minute): `redis://host:6379/0` (needs `pip install redis`) or `memcached://host:11211` (needs
+    `pip install pymemcache`). Empty: in the database."""
+
     token_days: Annotated[float, Field(ge=0, le=36_500)] = 90.0
     """How long a token of a user lasts that is issued without a time of its own. 0: for ever."""
 
@@ -90,6 +95,11 @@ class Config(BaseSettings):
     connections_per_address: Annotated[int, Field(ge=4, le=65_536)] = 2048
     """Most connections of one address. Not counted where `TAGMILL_TRUSTED_PROXIES` is above 0:
     there, every connection is a proxy's."""
+
+    unread_bytes: Annotated[int, Field(ge=1 * MIB)] = 256 * MIB
+    """Most bytes of answers that wait in memory for clients that read slowly, all together. Beyond
+    it, those that have been behind for longest are disconnected. What a connection's buffer holds
+    anyway, 64 KiB at most, is not counted."""
 
     drain_seconds: Annotated[float, Field(ge=0.1, le=600)] = 20.0
     """How long a server that is told to stop lets running requests finish. Kubernetes kills after
@@ -170,7 +180,7 @@ class Config(BaseSettings):
     """How long a preview is kept, and true to the fleet, unless its client asks for another."""
 
     previews_per_minute: Annotated[int, Field(ge=1)] = 240
-    """Most previews that a user may ask for in a minute, counted in each server process."""
+    """Most previews that a user may ask for in a minute, counted over all server processes."""
 
     finished_job_hours: Annotated[int, Field(ge=0)] = 1
     """How long finished jobs stay visible in the admin."""

@@ -4,6 +4,7 @@ TagmillError
 ├── ConfigurationError        a setting is wrong: the process does not start
 ├── DatabaseUnavailable       503 database_unavailable
 │   └── DatabaseBusy          503 database_busy: a statement or a lock took too long
+├── CacheUnavailable          503 cache_unavailable: TAGMILL_CACHE_URL does not answer
 ├── NotFound                  404 not_found
 ├── Conflict                  409
 │   ├── AlreadyExists         409 already_exists
@@ -53,6 +54,10 @@ class DatabaseUnavailable(TagmillError):
 
 class DatabaseBusy(DatabaseUnavailable):
     code = "database_busy"
+
+
+class CacheUnavailable(TagmillError):
+    status, code = 503, "cache_unavailable"
 
 
 class NotFound(TagmillError):

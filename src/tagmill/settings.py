@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tagmill import config, database, secret
+from tagmill import caches, config, database, extras, secret
 
 CONFIG = config.load()
 
@@ -38,8 +38,10 @@ INSTALLED_APPS = [
     "tagmill.tags",
     "tagmill.flows",
     "fixtures",
-    "loadtest",
+    "loadtest.demo",
 ]
+if not extras.missing():
+    INSTALLED_APPS.append("loadtest")
 
 MIDDLEWARE = [
     # Around the one that adds a length to everything.
@@ -71,6 +73,7 @@ TEMPLATES = [
 ]
 
 DATABASES = {"default": database.django_settings(CONFIG)}
+CACHES = {"default": caches.django_settings(CONFIG)}
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in (
@@ -117,7 +120,12 @@ SPECTACULAR_SETTINGS = {
     "TITLE": "Tagmill",
     "DESCRIPTION": "Tags for machine fleets: XPath expressions over hardware inventory.",
     "VERSION": "1",
+    "OAS_VERSION": "3.1.1",
     "SERVE_INCLUDE_SCHEMA": False,
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "api.server.described.add_native",
+    ],
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",

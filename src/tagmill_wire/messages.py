@@ -1,24 +1,23 @@
-"""The messages of docs/protocol.md as dataclasses.
+"""The messages of docs/protocol.md as structs.
 
 `dump` and `load` turn them into JSON and back; `load` checks the presence and type of every field,
-deeply, and refuses unknown ones, so that both ends speak exactly this schema.
+deeply, and refuses unknown ones, so that both ends speak exactly this schema. Nothing is converted:
+neither text to a number nor `true` to 1.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import types
-import typing
-from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+import re
+from typing import Annotated, TypeAlias, TypeVar
 
-import orjson
+import msgspec
+from msgspec import Meta, Struct
 
 VERSION = 1
 TOKEN_SCHEME = "Worker"  # noqa: S105 - the name of the Authorization scheme
 
-T = TypeVar("T")
+# What every number in a message is kept in.
+Bigint: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class WireError(ValueError):
@@ -30,75 +29,81 @@ class WireError(ValueError):
         self.problem = problem
 
 
-@dataclass(frozen=True, slots=True)
-class Register:
+class UnknownField(WireError):
+    """A field that the schema lacks; `path` names what it was found in."""
+
+
+class NotJSON(WireError):
+    """Bytes that are no JSON at all."""
+
+
+class Message(Struct, frozen=True, forbid_unknown_fields=True):
+    """What all messages and their parts have in common."""
+
+
+T = TypeVar("T", bound=Message)
+
+
+class Register(Message, frozen=True):
     name: str
     evaluator: str
     version: str
     host: str = ""
-    pid: int = 0
+    pid: Bigint = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Registered:
+class Registered(Message, frozen=True):
     worker: str
     incarnation: str
     """The incarnation of the database. Revs, leases and ids of another one are not valid in it."""
     clusters: list[str]
-    heartbeat_seconds: int
-    lease_seconds: int
+    heartbeat_seconds: Bigint
+    lease_seconds: Bigint
     evaluation_seconds: float
-    batch_nodes: int
-    batch_bytes: int
+    batch_nodes: Bigint
+    batch_bytes: Bigint
 
 
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(Message, frozen=True):
     worker: str
     leases: list[str]
 
 
-@dataclass(frozen=True, slots=True)
-class HeartbeatAnswer:
+class HeartbeatAnswer(Message, frozen=True):
     lost: list[str]
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseRequest:
+class LeaseRequest(Message, frozen=True):
     worker: str
-    max_partitions: int = 1
-    holds: list[int] = field(default_factory=list)
+    max_partitions: Bigint = 1
+    holds: list[Bigint] = []
     leases: list[str] | None = None
     """All that the worker has; None: it does not say. Others of its leases were answers that never
     reached it."""
 
 
-@dataclass(frozen=True, slots=True)
-class StaleExpression:
-    expression: int
-    base_rev: int | None
+class StaleExpression(Message, frozen=True):
+    expression: Bigint
+    base_rev: Bigint | None
 
 
-@dataclass(frozen=True, slots=True)
-class LeasedPartition:
+class LeasedPartition(Message, frozen=True):
     lease: str
-    partition: int
+    partition: Bigint
     cluster: str
-    rev: int
-    capacity: int
+    rev: Bigint
+    capacity: Bigint
     expressions: list[StaleExpression]
-    vocabulary_rev: int | None = None
+    vocabulary_rev: Bigint | None = None
     """The rev of the stored vocabulary, -1 where there is none; None: nothing is to be learnt."""
 
 
-@dataclass(frozen=True, slots=True)
-class Definition:
+class Definition(Message, frozen=True):
     text: str
     namespaces: dict[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseAnswer:
+class LeaseAnswer(Message, frozen=True):
     leases: list[LeasedPartition]
     expressions: dict[str, Definition]
     """The definitions by expression id, a decimal string (JSON's object keys are strings)."""
@@ -108,143 +113,93 @@ class LeaseAnswer:
     """The incarnation of the revs in `leases`; None where there are none."""
 
 
-@dataclass(frozen=True, slots=True)
-class BatchNode:
-    slot: int
-    rev: int
+class BatchNode(Message, frozen=True):
+    slot: Bigint
+    rev: Bigint
     probes: dict[str, str] | None
     """None: a tombstone. Empty: a node without documents."""
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
-    partition: int
-    rev: int
+class Batch(Message, frozen=True):
+    partition: Bigint
+    rev: Bigint
     nodes: list[BatchNode]
-    next: int | None
+    next: Bigint | None
 
 
-@dataclass(frozen=True, slots=True)
-class MatchResult:
-    expression: int
+class MatchResult(Message, frozen=True):
+    expression: Bigint
     members: str
-    base_rev: int | None = None
+    base_rev: Bigint | None = None
     evaluated: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    expression: int
+class Failure(Message, frozen=True):
+    expression: Bigint
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionResult:
+class PartitionResult(Message, frozen=True):
     lease: str
-    partition: int
-    rev: int
+    partition: Bigint
+    rev: Bigint
     matches: list[MatchResult]
     failures: list[Failure]
-    documents: int
+    documents: Bigint
     seconds: float
     vocabulary: list[str] | None = None
     """Parts, each zstd and base64 of `tagmill_expressions.vocabulary.Vocabulary.dump`."""
-    vocabulary_base: int | None = None
+    vocabulary_base: Bigint | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Completion:
+class Completion(Message, frozen=True):
     worker: str
     incarnation: str
     """The incarnation of the leases and revs in `results`."""
     results: list[PartitionResult]
 
 
-@dataclass(frozen=True, slots=True)
-class ResultOutcome:
+class ResultOutcome(Message, frozen=True):
     lease: str
     outcome: str
-    applied: int
-    stale: int
+    applied: Bigint
+    stale: Bigint
 
 
-@dataclass(frozen=True, slots=True)
-class CompletionAnswer:
+class CompletionAnswer(Message, frozen=True):
     results: list[ResultOutcome]
 
 
-@dataclass(frozen=True, slots=True)
-class GiveUp:
+class GiveUp(Message, frozen=True):
     worker: str
     leases: list[str]
     reason: str
-    delay: int = 0
+    delay: Bigint = 0
     """Seconds for which nobody is to be given these partitions, unless they change."""
 
 
-def dump(message: Any) -> bytes:
-    """The message (a dataclass of this module) as JSON bytes."""
-    return orjson.dumps(message)
+def dump(message: Message) -> bytes:
+    """The message as JSON bytes."""
+    return msgspec.json.encode(message)
 
 
 def load(kind: type[T], data: bytes) -> T:
     """The message that `data` holds. Raises WireError."""
     try:
-        value = orjson.loads(data)
-    except orjson.JSONDecodeError as error:
-        raise WireError("", f"not JSON: {error}") from None
-    return build(kind, value)
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.ValidationError as error:
+        raise _unfit(str(error)) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise NotJSON("", f"not JSON: {error}") from None
 
 
-def build(kind: type[T], value: Any, path: str = "") -> T:
-    """A dataclass from a decoded JSON value. Raises WireError."""
-    if not isinstance(value, dict):
-        raise WireError(path, "must be an object")
-    required, hints = _schema(kind)  # type: ignore[arg-type]  # a class is hashable
-    unknown = value.keys() - hints.keys()
-    if unknown:
-        raise WireError(path, f"unknown field {sorted(unknown)[0]!r}")
-    missing = required - value.keys()
-    if missing:
-        raise WireError(path, f"missing field {sorted(missing)[0]!r}")
-    prefix = f"{path}." if path else ""
-    return kind(**{key: _check(hints[key], item, prefix + key) for key, item in value.items()})
+# As msgspec ends its sentences. A field's name, which is the sender's, cannot look like it: it is
+# between backticks, too.
+_PLACE = re.compile(r"(.*?)(?: - at (?:`key` in )?`\$\.?([^`]*)`)?", re.DOTALL)
 
 
-@cache
-def _schema(kind: type[Any]) -> tuple[set[str], dict[str, Any]]:
-    required = {
-        item.name
-        for item in dataclasses.fields(kind)
-        if item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
-    }
-    return required, get_type_hints(kind)
-
-
-def _check(hint: Any, value: Any, path: str) -> Any:
-    origin = get_origin(hint)
-    if origin in (types.UnionType, typing.Union):
-        if value is None:
-            return None
-        (hint,) = (arm for arm in get_args(hint) if arm is not type(None))
-        return _check(hint, value, path)
-    if origin is list:
-        if not isinstance(value, list):
-            raise WireError(path, "must be an array")
-        (inner,) = get_args(hint)
-        return [_check(inner, item, f"{path}[{n}]") for n, item in enumerate(value)]
-    if origin is dict:
-        if not isinstance(value, dict):
-            raise WireError(path, "must be an object")
-        inner = get_args(hint)[1]
-        return {key: _check(inner, item, f"{path}.{key}") for key, item in value.items()}
-    if dataclasses.is_dataclass(hint):
-        return build(typing.cast(type[Any], hint), value, path)
-    if hint is float and type(value) in (int, float):
-        return float(value)
-    if type(value) is not hint:
-        raise WireError(path, f"must be {_NAMES[hint]}")
-    return value
-
-
-_NAMES = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
+def _unfit(sentence: str) -> WireError:
+    found = _PLACE.fullmatch(sentence)
+    problem, path = found.groups("") if found else (sentence, "")
+    kind = UnknownField if problem.startswith("Object contains unknown field") else WireError
+    return kind(path, problem)

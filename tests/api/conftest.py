@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group, User
-from django.core.cache import cache
-from lxml import etree
 from rest_framework.test import APIClient
 
 from api import tokens
@@ -17,17 +15,14 @@ from tagmill.fleet import clusters
 from tagmill.fleet.models import Cluster
 from tagmill.flows import ingest
 from tagmill.flows.ingest import Upload
-from tagmill.work import workers
-from tagmill_wire import bitmap
+from tagmill.work import leases, workers
+from tagmill.work.models import Worker
+from tagmill_wire.messages import Completion, dump
+from tests.fleet.support import evaluated
 
 GPU = b"<list><node id='core'><node class='display'/></node></list>"
 BARE = b"<list><node id='core'/></list>"
 ROLES = ("viewer", "uploader", "operator", "admin")
-
-
-@pytest.fixture(autouse=True)
-def _fresh_throttles() -> None:
-    cache.clear()
 
 
 def make_user(role: str | None, name: str | None = None) -> User:
@@ -107,46 +102,23 @@ def problem(response: Any, status: int, code: str) -> dict[str, Any]:
 
 @pytest.fixture
 def evaluate(worker: APIClient) -> Callable[[], int]:
-    """Does all the work there is, over the worker protocol; answers how many matches applied."""
+    """Does all the work there is; answers how many matches applied. It registers and completes over
+    HTTP; what the server answers natively comes from the domain."""
 
     def run() -> int:
-        registered = _post(worker, "register", {"name": "w1", "evaluator": "lxml", "version": "1"})
-        me, named, applied = registered["worker"], registered["incarnation"], 0
-        while (leased := _post(worker, "lease", {"worker": me, "max_partitions": 8}))["leases"]:
-            results = [_result(worker, leased, lease) for lease in leased["leases"]]
-            body = {"worker": me, "incarnation": named, "results": results}
-            answer = _post(worker, "complete", body)
-            applied += sum(item["applied"] for item in answer["results"])
+        said = {"name": "w1", "evaluator": "lxml", "version": "1"}
+        answer = worker.post("/api/v1/workers/register", said, format="json")
+        assert answer.status_code == 201, answer.content
+        registered, applied = answer.json(), 0
+        me = Worker.objects.get(uuid=registered["worker"])
+        while (leased := leases.lease(me, 8, [])).leases:
+            results = [evaluated(leased, lease) for lease in leased.leases]
+            done = Completion(registered["worker"], registered["incarnation"], results)
+            answer = worker.post(
+                "/api/v1/workers/complete", dump(done), content_type="application/json"
+            )
+            assert answer.status_code == 200, answer.content
+            applied += sum(item["applied"] for item in answer.json()["results"])
         return applied
 
     return run
-
-
-def _post(worker: APIClient, call: str, body: dict[str, Any]) -> Any:
-    answer = worker.post(f"/api/v1/workers/{call}", body, format="json")
-    assert answer.status_code in (200, 201), answer.content
-    return answer.json()
-
-
-def _result(worker: APIClient, leased: Any, lease: Any) -> dict[str, Any]:
-    path = f"/api/v1/partitions/{lease['partition']}/nodes"
-    batch = worker.get(path, {"incarnation": leased["incarnation"]}).json()
-    matches = []
-    for item in lease["expressions"]:
-        text = leased["expressions"][str(item["expression"])]["text"]
-        slots = [
-            node["slot"]
-            for node in batch["nodes"]
-            if node["probes"] and etree.fromstring(node["probes"]["lshw"]).xpath(f"boolean({text})")
-        ]
-        members = bitmap.encode(bitmap.from_slots(slots), lease["capacity"])
-        matches.append({"expression": item["expression"], "members": members})
-    return {
-        "lease": lease["lease"],
-        "partition": lease["partition"],
-        "rev": batch["rev"],
-        "matches": matches,
-        "failures": [],
-        "documents": len(batch["nodes"]),
-        "seconds": 0.01,
-    }

@@ -154,3 +154,25 @@ def test_a_rebuild_that_is_over_keeps_its_totals_and_no_targets(
     }
     support.work(support.a_worker(name="again"))
     assert progress(forced)[0] == "complete"
+
+
+def test_targets_stay_until_the_totals_are_stored(
+    operator: APIClient,
+    put: Callable[..., None],
+    evaluate: Callable[[], int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    put("a")
+    for name in ("one", "two"):
+        operator.post("/api/v1/tags/", GPU | {"name": name}, format="json")
+        evaluate()
+    # More rebuilds are over than one run looks at.
+    monkeypatch.setattr(rebuilds, "MAX_SETTLED", 1)
+    assert rebuilds.settle() == 1
+    assert list(Rebuild.objects.order_by("id").values_list("totals", flat=True)) == [
+        [1, 1, 1, 1],
+        None,
+    ]
+    assert RebuildTarget.objects.get().rebuild.totals is None
+    assert rebuilds.settle() == 1 and not RebuildTarget.objects.exists()
+    assert not Rebuild.objects.filter(totals=None).exists()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import orjson
 import pytest
 from rest_framework.test import APIClient
 
@@ -181,48 +180,6 @@ def test_a_probe_too_many_is_refused(operator: APIClient, put: Callable[..., Non
         assert xml(operator, "a", GPU, f"?probe=a{number}").status_code == 200
     answer = xml(operator, "a", GPU, "?probe=a15")
     assert problem(answer, 400, "invalid")["field"] == "probes"
-
-
-def imported(client: APIClient, body: bytes) -> list[Any]:
-    answer = client.post(f"{NODES}import", body, content_type="application/x-ndjson")
-    assert answer.status_code == 200
-    assert answer["Content-Type"] == "application/x-ndjson"
-    return [orjson.loads(line) for line in answer.getvalue().splitlines()]
-
-
-def test_an_import_stores_good_lines_and_reports_bad_ones(
-    operator: APIClient, cluster: Cluster
-) -> None:
-    good = orjson.dumps({"system_id": "a", "probes": {"lshw": GPU.decode()}})
-    broken = orjson.dumps({"system_id": "b", "probes": {"lshw": "<list>"}})
-    unknown = orjson.dumps({"system_id": "c", "nonsense": 1})
-    *verdicts, last = imported(operator, b"\n".join([good, broken, b"", b"{", unknown, good]))
-    assert [(item["line"], item["outcome"]) for item in verdicts] == [
-        (1, "created"),
-        (2, "refused"),
-        (4, "refused"),
-        (5, "refused"),
-        (6, "unchanged"),
-    ]
-    assert verdicts[1]["error"]["code"] == "invalid_document"
-    assert last == {
-        "summary": {"lines": 5, "created": 1, "updated": 0, "unchanged": 1, "refused": 3}
-    }
-    assert found(operator) == ["a"]
-
-
-def test_an_import_line_over_the_limit_is_refused_for_itself(
-    operator: APIClient, cluster: Cluster
-) -> None:
-    good = orjson.dumps({"system_id": "a", "probes": {"lshw": GPU.decode()}})
-    *verdicts, _ = imported(operator, b"x" * (load().import_line_bytes + 10) + b"\n" + good)
-    assert [item["outcome"] for item in verdicts] == ["refused", "created"]
-    assert verdicts[0]["error"]["code"] == "too_large"
-
-
-def test_an_empty_import_has_a_summary_alone(operator: APIClient) -> None:
-    (last,) = imported(operator, b"")
-    assert last["summary"]["lines"] == 0
 
 
 def test_a_cluster_is_made_renamed_and_deleted(admin: APIClient) -> None:

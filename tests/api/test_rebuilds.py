@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from tagmill.fleet import incarnation
-from tagmill.fleet.models import Partition
-from tagmill.work import workers
+from tagmill.work import leases, workers
+from tagmill.work.models import Worker
 from tests.api.conftest import problem
 
 GPU = {"name": "gpu", "definition": '//node[@class="display"]'}
@@ -108,7 +107,7 @@ def test_people_see_workers_with_their_leases(
     put("a")
     post(operator, "tags/", GPU)
     me = register(worker)
-    post(worker, "workers/lease", {"worker": me, "max_partitions": 4})
+    leases.lease(Worker.objects.get(uuid=me), 4, [])
     (row,) = operator.get("/api/v1/workers/").json()["results"]
     assert (row["uuid"], row["name"], row["token"]) == (me, "w", "rack")
     assert row["last_heartbeat"]
@@ -138,12 +137,12 @@ def test_a_lease_given_back_can_be_had_again(
     put("a")
     post(operator, "tags/", GPU)
     me = register(worker)
-    ask = {"worker": me, "max_partitions": 4}
-    (lease,) = post(worker, "workers/lease", ask).json()["leases"]
-    assert post(worker, "workers/lease", ask).json()["leases"] == []
-    given_up = {"worker": me, "leases": [lease["lease"]], "reason": "draining"}
+    row = Worker.objects.get(uuid=me)
+    (lease,) = leases.lease(row, 4, []).leases
+    assert leases.lease(row, 4, []).leases == []
+    given_up = {"worker": me, "leases": [lease.lease], "reason": "draining"}
     assert post(worker, "workers/fail", given_up).json() == {}
-    assert len(post(worker, "workers/lease", ask).json()["leases"]) == 1
+    assert len(leases.lease(row, 4, []).leases) == 1
 
 
 @pytest.mark.parametrize("name", [str(uuid.UUID(int=7)), "nonsense"])
@@ -159,28 +158,11 @@ def test_a_worker_is_known_under_its_own_token_alone(worker: APIClient, db: None
     problem(post(stranger, "workers/heartbeat", {"worker": me, "leases": []}), 410, "worker_gone")
 
 
-def test_a_worker_reads_partitions_of_its_clusters_alone(
-    admin: APIClient, worker: APIClient, put: Callable[..., None]
-) -> None:
-    post(admin, "clusters/", {"name": "south"})
-    put("a")
-    put("b", cluster="south")
-    for partition in Partition.objects.select_related("cluster"):
-        path = f"/api/v1/partitions/{partition.id}/nodes"
-        answer = worker.get(path, {"incarnation": incarnation.current()})
-        if partition.cluster.name == "north":
-            assert len(answer.json()["nodes"]) == 1
-        else:
-            problem(answer, 404, "not_found")
-
-
 @pytest.mark.parametrize(
     ("call", "body", "code", "field"),
     [
-        ("lease", {"worker": "x", "wait": 3}, "unknown_field", None),
-        ("lease", {"worker": "x", "max_partitions": 0}, "invalid", "max_partitions"),
-        ("lease", {"worker": "x", "max_partitions": "1"}, "invalid", "max_partitions"),
         ("heartbeat", {"worker": "x"}, "invalid", None),
+        ("heartbeat", {"worker": "x", "leases": [], "wait": 3}, "unknown_field", None),
         ("fail", {"worker": "x", "leases": [1], "reason": ""}, "invalid", "leases[0]"),
     ],
 )
@@ -191,15 +173,10 @@ def test_messages_that_do_not_fit_the_protocol_are_refused(
     assert found.get("field") == field
 
 
-def test_batches_refuse_what_is_no_number(worker: APIClient, put: Callable[..., None]) -> None:
-    put("a")
-    path = f"/api/v1/partitions/{Partition.objects.get().id}/nodes"
-    assert (
-        problem(worker.get(path, {"incarnation": uuid.uuid4(), "since": "-1"}), 400, "invalid")[
-            "field"
-        ]
-        == "since"
-    )
-    assert problem(worker.get(path, {"sins": "1"}), 400, "unknown_field")["field"] == "sins"
-    given = {"incarnation": incarnation.current(), "since": 0, "max_nodes": 0}
-    assert worker.get(path, given).status_code == 200
+def test_a_message_that_is_no_json_has_a_line_and_a_column(worker: APIClient) -> None:
+    body = b'{"worker":\n  oops}'
+    answer = worker.post("/api/v1/workers/heartbeat", body, content_type="application/json")
+    found = problem(answer, 400, "malformed_body")
+    assert (found["line"], found["column"]) == (2, 3)
+    empty = worker.post("/api/v1/workers/heartbeat", b"", content_type="application/json")
+    problem(empty, 400, "malformed_body")

@@ -15,7 +15,8 @@ from tagmill.fleet.models import Cluster
 from tests.api.conftest import ROLES, client_of, problem
 
 UUID = "0d3f5c9e-6a55-4a7c-8d62-5f3f0a3c9b11"
-# (method, path, the role that it takes). A test holds that no route is missing.
+# (method, path, the role that it takes). A test holds that no route of Django's is missing; those
+# that are native are in tests/server/test_operations.py.
 ADDRESSES = [
     ("get", "auth/token", "none"),
     ("delete", "auth/token", "none"),
@@ -26,7 +27,6 @@ ADDRESSES = [
     ("delete", "clusters/x", "admin"),
     ("get", "nodes/", "viewer"),
     ("post", "nodes/", "uploader"),
-    ("post", "nodes/import", "uploader"),
     ("get", "nodes/x", "viewer"),
     ("patch", "nodes/x", "uploader"),
     ("delete", "nodes/x", "operator"),
@@ -73,10 +73,8 @@ ADDRESSES = [
 FOR_WORKERS = [
     ("post", "workers/register"),
     ("post", "workers/heartbeat"),
-    ("post", "workers/lease"),
     ("post", "workers/complete"),
     ("post", "workers/fail"),
-    ("get", "partitions/1/nodes"),
 ]
 
 
@@ -139,11 +137,6 @@ def test_an_uploader_uploads_and_does_nothing_else(
     assert uploader.patch("/api/v1/nodes/a", {"hostname": "h"}, format="json").status_code == 200
     place, kind = "/api/v1/nodes/a/document", "application/xml"
     assert uploader.put(place, b"<list><node/></list>", content_type=kind).status_code == 200
-    line = b'{"system_id": "b", "probes": {"lshw": "<list/>"}}'
-    kind = "application/x-ndjson"
-    assert b'"created":1' in b"".join(
-        uploader.post("/api/v1/nodes/import", line, content_type=kind).streaming_content
-    )
     operator.post("/api/v1/tags/", {"name": "gpu"}, format="json")
     for address in ("nodes/a", "nodes/a/document", "tags/gpu"):
         problem(uploader.delete(f"/api/v1/{address}"), 403, "forbidden")

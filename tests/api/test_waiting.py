@@ -16,7 +16,8 @@ from tagmill.fleet import clusters
 from tagmill.fleet.models import Cluster
 from tagmill.matches.models import Expression
 from tagmill.tags import waiting
-from tagmill.work import workers
+from tagmill.work import leases, workers
+from tagmill.work.models import Lease
 from tests.fleet import support
 
 TAGS = "/api/v1/tags/"
@@ -78,6 +79,57 @@ def test_a_leased_partition_waits_for_its_evaluation_and_a_failure_for_people(
     tag = operator.get(f"{TAGS}gpu").json()
     assert said(tag) == [("failure", None, 1)]
     assert tag["waiting_for"][0]["message"] == "a failed expression: too slow"
+
+
+def test_a_partition_that_was_given_back_with_a_delay_is_postponed(
+    operator: APIClient, put: Callable[..., None]
+) -> None:
+    clusters.create("south")
+    put("a")
+    put("b", cluster="south")
+    worker = support.a_worker()
+    post(operator, "tags/", {"name": "gpu", "definition": support.HAS_GPU})
+    _, lease = support.lease_one(worker)
+    leases.give_up(worker, [lease.lease], "slot 0 could not be read", 300)
+    tag = operator.get(f"{TAGS}gpu").json()
+    assert said(tag) == [("postponed", "north", 1), ("worker", "south", 1)]
+    assert "1 partition in cluster north back, which waits for up to" in str(tag["waiting_for"][0])
+    (rebuild,) = operator.get("/api/v1/rebuilds/").json()["results"]
+    asked = operator.get(f"/api/v1/rebuilds/{rebuild['uuid']}").json()
+    assert said(asked) == said(tag)
+    # A preview ends no delay; a change of the partition does.
+    preview = post(operator, "previews/", {"definition": "//node"})
+    assert said(preview) == said(tag)
+    put("c")
+    assert said(operator.get(f"{TAGS}gpu").json()) == [
+        ("worker", "north", 1),
+        ("worker", "south", 1),
+    ]
+    support.work(worker)
+    assert said(operator.get(f"{TAGS}gpu").json()) == []
+
+
+def test_what_is_postponed_is_counted_beside_what_waits_and_what_is_held(
+    operator: APIClient, put: Callable[..., None], configure: Callable[..., None]
+) -> None:
+    configure(partition_slots=8)
+    put(*(f"n{number}" for number in range(24)))
+    worker = support.a_worker()
+    post(operator, "tags/", {"name": "gpu", "definition": support.HAS_GPU})
+    _, lease = support.lease_one(worker)
+    leases.give_up(worker, [lease.lease], "slot 0 could not be read", 300)
+    assert said(operator.get(f"{TAGS}gpu").json()) == [
+        ("postponed", "north", 1),
+        ("worker", "north", 2),
+    ]
+    support.lease_one(worker)
+    found = operator.get(f"{TAGS}gpu").json()
+    assert said(found) == [("postponed", "north", 1), ("evaluation", "north", 2)]
+    assert "workers hold 1 of 2 partitions" in found["waiting_for"][1]["message"]
+    # Nobody is left who could try again.
+    workers.revoke(worker.token.name)
+    Lease.objects.all().delete()
+    assert said(operator.get(f"{TAGS}gpu").json()) == [("no_worker", "north", 3)]
 
 
 def test_a_worker_whose_token_was_revoked_is_none(

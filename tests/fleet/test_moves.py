@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from django.contrib.auth.models import User
+from msgspec.structs import replace
 
 from tagmill.fleet import clusters
 from tagmill.fleet.models import Cluster

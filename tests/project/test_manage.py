@@ -35,6 +35,33 @@ def test_help_knows_the_worker() -> None:
     assert "--evaluation-bytes" in manage("help", "worker").stdout
 
 
+def without_bench_libraries(*arguments: str) -> subprocess.CompletedProcess[str]:
+    hidden = "import runpy, sys; sys.modules.update(simpy=None, matplotlib=None)"
+    code = f"{hidden}; sys.argv[0] = 'manage.py'; runpy.run_path('manage.py', run_name='__main__')"
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=config.ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_command_that_needs_more_than_a_server_says_what_to_install() -> None:
+    for command in ("bench", "capacity"):
+        found = without_bench_libraries(command, "--help")
+        assert found.returncode == 2
+        assert f"manage.py {command} needs simpy and matplotlib" in found.stderr
+        assert "pip install -r requirements-bench.txt" in found.stderr
+
+
+def test_the_demo_and_the_other_commands_need_what_a_server_needs() -> None:
+    assert "--exit" in without_bench_libraries("demo", "--help").stdout
+    listed = without_bench_libraries("help").stdout.split()
+    assert "demo" in listed and "bench" not in listed
+
+
 def test_a_database_that_does_not_answer_is_named_in_one_line_without_its_password() -> None:
     found = manage("worker_token", "w", "--all-clusters", DATABASE_URL=NOBODY)
     assert found.returncode == 2

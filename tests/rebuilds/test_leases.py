@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from uuid import uuid4
 
 import pytest
 import structlog
 from django.db.models.functions import Now
+from msgspec.structs import replace
 
 from tagmill.errors import Invalid
 from tagmill.fleet import clusters

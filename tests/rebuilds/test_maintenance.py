@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import threading
 
+import attr
 import pytest
 from django.contrib.sessions.backends.db import SessionStore
 from django.contrib.sessions.models import Session
 from django.db import connection
 from procrastinate.contrib.django import app
 
+from tagmill.audit.models import Event
 from tagmill.fleet import clusters
 from tagmill.flows import maintenance
 from tagmill.matches.models import Expression, Match, MatchChange
@@ -192,6 +194,14 @@ def test_cleaning_ends_sessions_that_have_expired(fleet: None) -> None:
     assert [row.session_key for row in Session.objects.all()] == [session.session_key]
 
 
+def test_cleaning_ends_old_events_of_the_audit(db: None) -> None:
+    clusters.create("north")
+    clusters.create("south")
+    execute("UPDATE audit_event SET at = now() - interval '10 years' WHERE name = 'north'")
+    maintenance.clean()
+    assert list(Event.objects.values_list("name", flat=True)) == ["south"]
+
+
 def test_cleaning_leaves_leased_jobs_alone(fleet: None) -> None:
     tags.create("gpu", definition=HAS_GPU)
     lease_one(a_worker())
@@ -234,6 +244,9 @@ def test_the_thread_runs_the_tasks_through_an_outage_and_stops_when_told(
     no_jobs: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(maintenance, "RESTART_SECONDS", 0.01)
+    tasks = app.periodic_registry.periodic_tasks
+    often = attr.evolve(tasks["reap", ""], cron="* * * * * *")
+    monkeypatch.setitem(tasks, ("reap", ""), often)
     clusters.create("north")
     put("a")
     tags.create("gpu", definition=HAS_GPU)

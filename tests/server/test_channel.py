@@ -205,3 +205,54 @@ def test_connections_are_capped_in_all_and_for_each_address() -> None:
 def test_behind_a_proxy_all_connections_may_be_of_one_address() -> None:
     client = Client(Caps(total=4, address=None))
     assert [client.connect()[0] is None for _ in range(4)] == [False] * 3 + [True]
+
+
+def behind(client: Client, size: int) -> Any:
+    """Another connection, with an answer that its client does not read; its transport."""
+    channel, transport = client.connect()
+    client.answers.body = b"x" * size
+    channel.dataReceived(REQUEST)
+    channel.pauseProducing()
+    return channel, transport
+
+
+def test_what_waits_for_all_clients_together_is_bounded() -> None:
+    client = Client(Caps(100, None, unread=3_000_000))
+    first, second = behind(client, 1_000_000), behind(client, 1_000_000)
+    assert 2_000_000 <= client.site.unread.total < 2_001_000
+    # Who has read everything counts no more, and is the last to go when it falls behind again.
+    first[0].resumeProducing()
+    assert 1_000_000 <= client.site.unread.total < 1_001_000
+    third = behind(client, 1_500_000)
+    with structlog.testing.capture_logs() as lines:
+        fourth = behind(client, 1_000_000)
+    assert [item[1].disconnected for item in (first, second, third, fourth)] == [
+        False,
+        True,
+        False,
+        False,
+    ]
+    assert [line["client"] for line in lines if "TAGMILL_UNREAD_BYTES" in line["event"]] == [
+        "192.0.2.1"
+    ]
+    # What is still written to it, before its end is noticed, counts for nobody.
+    total = client.site.unread.total
+    second[0].write(b"x" * 1000)
+    assert client.site.unread.total == total
+    for channel, _ in (second, third, fourth):
+        channel.connectionLost(Failure(ConnectionDone()))
+    assert client.site.unread.total == 0
+
+
+def test_one_answer_may_be_larger_than_all_that_may_wait() -> None:
+    client = Client(Caps(100, None, unread=1_000_000))
+    small, large = behind(client, 500_000), behind(client, 2_000_000)
+    assert (small[1].disconnected, large[1].disconnected) == (True, False)
+
+
+def test_clients_that_keep_up_are_never_counted() -> None:
+    client = Client(Caps(100, None, unread=100_000))
+    client.answers.body = b"x" * 60_000
+    for _ in range(10):
+        client.connect()[0].dataReceived(REQUEST)
+    assert client.site.unread.total == 0

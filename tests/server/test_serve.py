@@ -187,6 +187,8 @@ def test_a_lease_request_is_bounded_and_checked_like_other_messages(stack: Stack
     for message, status, code, field in (
         ({"holds": [1] * (MAX_HOLDS + 1)}, 400, "invalid", "holds"),
         ({"max_partitions": 257}, 400, "invalid", "max_partitions"),
+        ({"max_partitions": 0}, 400, "invalid", "max_partitions"),
+        ({"max_partitions": "1"}, 400, "invalid", "max_partitions"),
         ({"wishes": 1}, 400, "unknown_field", None),
         ({"holds": list(range(10**8, 10**8 + MAX_HOLDS))}, 200, None, None),
     ):
@@ -194,20 +196,23 @@ def test_a_lease_request_is_bounded_and_checked_like_other_messages(stack: Stack
         response, data = call(stack, "POST", LEASE, body, Authorization=header)
         found = json.loads(data)
         assert (response.status, found.get("code"), found.get("field")) == (status, code, field)
+    response, data = call(stack, "POST", LEASE, b'{"worker":\n oops}', Authorization=header)
+    problem = json.loads(data)
+    assert (problem["code"], problem["line"], problem["column"]) == ("malformed_body", 2, 2)
     most = LEASE_LIMIT.size
     response, data = call(stack, "POST", LEASE, b" " * (most + 1), Authorization="Worker x")
     assert (response.status, json.loads(data)["limit"]) == (413, most)
 
 
-def test_sigterm_answers_parked_polls_and_ends_with_success(stack: Stack) -> None:
-    header, uuid = worker(stack)
+def test_sigterm_answers_parked_polls_and_ends_with_success(own_stack: Stack) -> None:
+    header, uuid = worker(own_stack)
     answers: list[bytes] = []
 
     def poll() -> None:
         body = json.dumps({"worker": uuid})
         answers.append(
             call(
-                stack,
+                own_stack,
                 "POST",
                 "/api/v1/workers/lease",
                 body,
@@ -218,8 +223,8 @@ def test_sigterm_answers_parked_polls_and_ends_with_success(stack: Stack) -> Non
 
     thread = threading.Thread(target=poll)
     thread.start()
-    wait_until(lambda: parked_polls(stack.url) == 1)
-    process = stack._processes["server"]
+    wait_until(lambda: parked_polls(own_stack.url) == 1)
+    process = own_stack._processes["server"]
     os.kill(process.pid, signal.SIGTERM)
     assert process.wait(20) == 0
     thread.join(20)

@@ -6,12 +6,12 @@ import base64
 import time
 import uuid
 import zlib
-from dataclasses import replace
 
 import pytest
 import zstandard
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from msgspec.structs import replace
 
 from fixtures.generate import generate
 from tagmill.fleet import clusters, models, vocabularies

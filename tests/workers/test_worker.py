@@ -340,7 +340,7 @@ def test_a_fault_of_the_kernel_is_noticed_and_found_out(
     if _evaluator[0] != "kernel":
         pytest.skip("the reference is always asked singly")
     (tmp_path / "sitecustomize.py").write_text(FAULTY_KERNEL.replace("FAULT", fault))
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
 
     async def story() -> None:
         rig = Rig()
@@ -420,7 +420,7 @@ def faulty_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -
     flag.touch()
     code = FAULTY_READER.replace("FLAG", str(flag)).replace("FAULT", fault)
     (tmp_path / "sitecustomize.py").write_text(code)
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     return flag
 
 

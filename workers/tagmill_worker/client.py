@@ -37,6 +37,7 @@ from tagmill_wire.messages import (
     HeartbeatAnswer,
     LeaseAnswer,
     LeaseRequest,
+    Message,
     Register,
     Registered,
     WireError,
@@ -57,7 +58,7 @@ from tagmill_worker.errors import (
 )
 from tagmill_worker.pages import Page
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Message)
 
 CONNECT_SECONDS = 10.0
 # From the request to the last byte of the answer. A page of 4 MiB XML is some 100 kB on the wire.
@@ -142,7 +143,7 @@ class Client:
     async def close(self) -> None:
         await self._pool.closeCachedConnections()
 
-    async def _post(self, path: str, message: Any, kind: type[T], wait: int = 0) -> T:
+    async def _post(self, path: str, message: Message, kind: type[T], wait: int = 0) -> T:
         _, body = await self._ask("POST", path, dump(message), MAX_ANSWER_BYTES, wait)
         try:
             return load(kind, body)

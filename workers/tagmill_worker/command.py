@@ -14,6 +14,7 @@ from twisted.internet.error import CannotListenError
 from twisted.python.failure import Failure
 
 from tagmill_wire import __version__
+from tagmill_wire.streams import hold_standard
 from tagmill_worker import logs, settings
 from tagmill_worker.client import Client
 from tagmill_worker.errors import BadSettings, Unauthorized
@@ -27,6 +28,7 @@ log = structlog.get_logger("workers")
 
 
 def run() -> NoReturn:
+    hold_standard()
     sys.exit(main(sys.argv[1:]))
 
 

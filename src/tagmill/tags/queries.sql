@@ -486,7 +486,8 @@ GROUP BY tag_id
 -- name: waiting
 -- What the expressions, rebuilds and previews given wait for: (kind, id, the failure of an expression or
 -- null, its cluster, live workers that may answer for the cluster, partitions that wait there, those of
--- them that a worker holds). Nothing is said of what waits for nothing.
+-- them that a worker holds, those whose job is given back with a delay, and the seconds until the first
+-- of them may be leased). Nothing is said of what waits for nothing.
 -- An expression waits where it has no fresh match; a rebuild where a target is not reached, or a pending
 -- definition of its tags has no match yet; a preview where its rev of the request is not reached (a forced
 -- rebuild takes nothing from it). An expression that failed is leased to nobody: its partitions wait for
@@ -542,13 +543,18 @@ clusters AS MATERIALIZED (
                           WHERE may.workertoken_id = alive.token_id AND may.cluster_id = c.id)) AS workers
     FROM cluster c
 )
-SELECT w.kind, w.id, w.failure, c.name, coalesce(c.workers, 0), w.partitions, w.held
+SELECT w.kind, w.id, w.failure, c.name, coalesce(c.workers, 0), w.partitions, w.held, w.postponed,
+       coalesce(extract(epoch FROM w.until - now()), 0)
 FROM (
-    SELECT waiting.kind, id, failure, CASE WHEN failure IS NULL THEN waiting.cluster_id END AS cluster_id,
-           count(*) AS partitions, count(lease.partition_id) AS held
+    SELECT waiting.kind, waiting.id, failure, CASE WHEN failure IS NULL THEN waiting.cluster_id END AS cluster_id,
+           count(*) AS partitions, count(lease.partition_id) AS held,
+           count(job.id) AS postponed, min(job.scheduled_at) AS until
     FROM waiting
     LEFT JOIN lease ON lease.partition_id = waiting.partition_id AND lease.deadline > now()
-    GROUP BY waiting.kind, id, failure, CASE WHEN failure IS NULL THEN waiting.cluster_id END
+    LEFT JOIN procrastinate_jobs job
+        ON job.queueing_lock = 'partition:' || waiting.partition_id
+       AND job.status = 'todo' AND job.scheduled_at > now() AND lease.partition_id IS NULL
+    GROUP BY waiting.kind, waiting.id, failure, CASE WHEN failure IS NULL THEN waiting.cluster_id END
 ) w
 LEFT JOIN clusters c ON c.id = w.cluster_id
 ORDER BY w.kind, w.id, w.failure NULLS LAST, c.name

@@ -6,17 +6,18 @@ asked about. Nothing is stored, and no lock is taken.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tagmill import sql
 from tagmill.config import load
 
-Reason = Literal["failure", "no_worker", "worker", "evaluation"]
+Reason = Literal["failure", "no_worker", "postponed", "worker", "evaluation"]
 # What somebody has to do something about comes first.
-REASONS: tuple[Reason, ...] = ("failure", "no_worker", "worker", "evaluation")
+REASONS: tuple[Reason, ...] = ("failure", "no_worker", "postponed", "worker", "evaluation")
 # Bounds one answer where there are thousands of clusters: the rest wait for the same reasons.
 MAX_WAITS = 20
 
@@ -40,6 +41,18 @@ class Waits:
     previews: dict[int, list[Wait]] = field(default_factory=dict)
 
 
+class _Row(NamedTuple):
+    """What the query says of one cluster, or of one failed expression."""
+
+    failure: str | None
+    cluster: str | None
+    workers: int
+    partitions: int
+    held: int
+    postponed: int
+    seconds: float
+
+
 def waiting_for(
     expressions: Sequence[int] = (), rebuilds: Sequence[int] = (), previews: Sequence[int] = ()
 ) -> Waits:
@@ -54,7 +67,7 @@ def waiting_for(
     }
     found: dict[str, dict[int, list[Wait]]] = defaultdict(lambda: defaultdict(list))
     for kind, key, *said in sql.rows(__file__, "waiting", values):
-        found[kind][key].append(_wait(*said))
+        found[kind][key].extend(_waits(_Row._make(said)))
     return Waits(*(_gravest(found[kind]) for kind in ("expression", "rebuild", "preview")))
 
 
@@ -71,19 +84,33 @@ def _gravest(found: dict[int, list[Wait]]) -> dict[int, list[Wait]]:
     }
 
 
-def _wait(
-    failure: str | None, cluster: str | None, workers: int, partitions: int, held: int
-) -> Wait:
-    some = "1 partition" if partitions == 1 else f"{partitions} partitions"
-    wait = "waits" if partitions == 1 else "wait"
-    if failure is not None:
-        return Wait("failure", None, partitions, f"a failed expression: {failure}")
-    if not workers and not held:
+def _waits(row: _Row) -> Iterator[Wait]:
+    cluster = row.cluster
+    some, wait = _some(row.partitions)
+    if row.failure is not None:
+        yield Wait("failure", None, row.partitions, f"a failed expression: {row.failure}")
+        return
+    if not row.workers and not row.held:
         message = (
             f"no worker for cluster {cluster}: {some} {wait} until one runs with a token for it"
         )
-        return Wait("no_worker", cluster, partitions, message)
-    if held:
-        message = f"evaluation: workers hold {held} of {some} in cluster {cluster}"
-        return Wait("evaluation", cluster, partitions, message)
-    return Wait("worker", cluster, partitions, f"a worker: {some} {wait} in cluster {cluster}")
+        yield Wait("no_worker", cluster, row.partitions, message)
+        return
+    if row.postponed:
+        given, wait = _some(row.postponed)
+        message = (
+            f"another attempt: workers gave {given} in cluster {cluster} back, which {wait} for up"
+            f" to {math.ceil(row.seconds)} s more; the log of workers says why"
+        )
+        yield Wait("postponed", cluster, row.postponed, message)
+    left = row.partitions - row.postponed
+    some, wait = _some(left)
+    if row.held:
+        message = f"evaluation: workers hold {row.held} of {some} in cluster {cluster}"
+        yield Wait("evaluation", cluster, left, message)
+    elif left:
+        yield Wait("worker", cluster, left, f"a worker: {some} {wait} in cluster {cluster}")
+
+
+def _some(partitions: int) -> tuple[str, str]:
+    return ("1 partition", "waits") if partitions == 1 else (f"{partitions} partitions", "wait")

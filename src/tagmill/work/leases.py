@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -24,6 +23,7 @@ import structlog
 from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
+from msgspec.structs import replace
 
 from tagmill import locks, sql
 from tagmill.config import load

@@ -1,0 +1,127 @@
+"""How a native endpoint is described in OpenAPI: beside it, since no view of Django's is there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from api.openapi import PROBLEM, reference
+from tagmill_wire.messages import Message
+
+JSON = "application/json"
+USERS = ("userToken",)
+# A browser's session, too.
+BROWSERS = ("userToken", "cookieAuth")
+WORKERS = ("workerToken",)
+
+Schema = Mapping[str, Any]
+
+# What the places of a path may be, and how OpenAPI says it.
+PLACES: dict[str, tuple[str, Schema]] = {
+    "partition": (r"(\d{1,18})", {"type": "integer", "minimum": 0}),
+    "uuid": ("([0-9a-fA-F-]{36})", {"type": "string", "format": "uuid"}),
+}
+
+
+@dataclass(frozen=True)
+class Content:
+    media_type: str
+    schema: Schema
+    example: Any = None
+
+    @classmethod
+    def of(cls, kind: type[Message]) -> Content:
+        return cls(JSON, reference(kind))
+
+    def described(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"schema": dict(self.schema)}
+        if self.example is not None:
+            found["example"] = self.example
+        return {self.media_type: found}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """`headers`: what each says."""
+
+    description: str
+    content: Content | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def described(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"description": self.description}
+        if self.headers:
+            found["headers"] = {
+                name: {"description": text, "schema": {"type": "string"}}
+                for name, text in self.headers.items()
+            }
+        if self.content is not None:
+            found["content"] = self.content.described()
+        return found
+
+
+@dataclass(frozen=True)
+class Parameter:
+    name: str
+    description: str
+    schema: Schema = field(default_factory=lambda: {"type": "string"})
+    place: str = "query"
+    is_required: bool = False
+
+    def described(self) -> dict[str, Any]:
+        return {
+            "in": self.place,
+            "name": self.name,
+            "description": self.description,
+            "required": self.is_required,
+            "schema": dict(self.schema),
+        }
+
+
+@dataclass(frozen=True)
+class Operation:
+    """`path` has its places in braces. `schemes`: who it takes; nobody has to say who they are
+    where it is empty."""
+
+    name: str
+    method: str
+    path: str
+    tag: str
+    schemes: tuple[str, ...]
+    description: str
+    answers: Mapping[int, Answer]
+    parameters: tuple[Parameter, ...] = ()
+    request: Content | None = None
+
+    @property
+    def pattern(self) -> re.Pattern[bytes]:
+        """What the path matches, with a slash at its end or without; its places are groups."""
+        literals = re.split(r"\{(\w+)\}", self.path)
+        parts = [PLACES[text][0] if n % 2 else re.escape(text) for n, text in enumerate(literals)]
+        return re.compile("".join(parts).encode() + b"/?")
+
+    def described(self) -> dict[str, Any]:
+        problem = Content(PROBLEM, {"$ref": "#/components/schemas/Problem"})
+        answers = {str(status): answer.described() for status, answer in self.answers.items()}
+        answers["default"] = Answer("A problem: `code` says which", problem).described()
+        places = (
+            Parameter(name, "", PLACES[name][1], "path", is_required=True)
+            for name in re.findall(r"\{(\w+)\}", self.path)
+        )
+        found: dict[str, Any] = {
+            "operationId": self.name,
+            "description": self.description,
+            "parameters": [item.described() for item in (*places, *self.parameters)],
+            "tags": [self.tag],
+            "security": [{scheme: []} for scheme in self.schemes],
+            "responses": answers,
+        }
+        if self.request is not None:
+            found["requestBody"] = {"content": self.request.described(), "required": True}
+        return found
+
+
+PREFER = Parameter("Prefer", "`wait=N`: the answer may be up to N seconds late.", place="header")
+APPLIED = {"Preference-Applied": "`wait=N`, the seconds that were granted."}
