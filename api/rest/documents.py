@@ -16,7 +16,7 @@ from api import etags, limits
 from api.parsers import TextXMLParser, XMLParser
 from api.renderers import JSONRenderer, XMLRenderer
 from api.rest.base import Resource, one, with_etag
-from api.rest.nodes import node_named, store
+from api.rest.nodes import node_named, settled, store
 from api.roles import Role
 from tagmill.errors import NotFound
 from tagmill.fleet.models import Document
@@ -28,6 +28,11 @@ PROBE = OpenApiParameter("probe", str, default="lshw", description="lshw, lldp, 
 class StoredOut(serializers.Serializer[Any]):
     outcome = serializers.ChoiceField(["updated", "unchanged"])
     rev = serializers.IntegerField()
+    settled = serializers.BooleanField(
+        allow_null=True,
+        help_text="Whether the node's tags are true already; false: workers look at it. null: "
+        "nothing was stored, and its tags are as they were.",
+    )
 
 
 class OneDocument(Resource):
@@ -61,16 +66,18 @@ class OneDocument(Resource):
         body = request.data if isinstance(request.data, bytes) else b""
         upload = Upload(system_id, probes={self.probe: body}, expects=self._expected())
         verdict = store(upload, create=False)
-        body = JSONRenderer().render({"outcome": verdict.outcome, "rev": verdict.rev})
-        return HttpResponse(body, content_type="application/json")
+        body = JSONRenderer().render(
+            {"outcome": verdict.outcome, "rev": verdict.rev, "settled": verdict.settled}
+        )
+        return HttpResponse(body, content_type="application/json", headers=settled(verdict.settled))
 
     @extend_schema(parameters=[PROBE], responses={204: None})
     def delete(self, request: Request, system_id: str) -> Response:
         if not self._documents(system_id).filter(probe=self.probe).exists():
             raise NotFound(f"{system_id!r} has no document of the probe {self.probe!r}")
         upload = Upload(system_id, probes={self.probe: None}, expects=self._expected())
-        store(upload, create=False)
-        return Response(status=204)
+        verdict = store(upload, create=False)
+        return Response(status=204, headers=settled(verdict.settled))
 
     def _expected(self) -> Callable[[Any], None]:
         condition, probe = etags.condition(self.request), self.probe

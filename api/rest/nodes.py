@@ -25,6 +25,8 @@ from tagmill.tags import places
 from tagmill.tags.models import Tag
 
 # Each is one more bitmap of every partition looked at.
+# Says whether the tags are true when the answer arrives.
+SETTLED = "Tagmill-Settled"
 MAX_TAG_FILTERS = 20
 
 
@@ -87,6 +89,12 @@ def answer(system_id: str, status: int = 200, **headers: str) -> Response:
     return Response(NodeDetail(node).data, status, headers=headers)
 
 
+def settled(value: bool | None) -> dict[str, str]:
+    """The header that says whether the tags are true when the answer arrives; none where nothing
+    was stored."""
+    return {} if value is None else {SETTLED: "true" if value else "false"}
+
+
 def store(upload: Upload, *, create: bool) -> ingest.Verdict:
     """Raises what the upload was refused for."""
     (verdict,) = ingest.store([upload], create=create)
@@ -143,9 +151,9 @@ class Nodes(Resource):
         given = self.given(NodeIn)
         system_id = given["system_id"]
         probes = {probe: xml.encode() for probe, xml in given.get("probes", {}).items()}
-        store(_upload(system_id, given, probes), create=True)
+        verdict = store(_upload(system_id, given, probes), create=True)
         place = reverse("node", [system_id], request=request)
-        return answer(system_id, 201, Location=place)
+        return answer(system_id, 201, Location=place, **settled(verdict.settled))
 
     def _filters(self) -> places.Filters:
         """Raises NotFound for a tag that does not exist: a typing error must not look like no
@@ -183,13 +191,13 @@ class OneNode(Resource):
     def patch(self, request: Request, system_id: str) -> Response:
         """Another `cluster` moves the node, with its documents and manual tags."""
         change = _upload(system_id, self.given(NodeChange), {}, _expected(request))
-        store(change, create=False)
-        return answer(system_id)
+        verdict = store(change, create=False)
+        return answer(system_id, **settled(verdict.settled))
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, system_id: str) -> Response:
-        ingest.delete(system_id, _expected(request))
-        return Response(status=204)
+        is_settled = ingest.delete(system_id, _expected(request))
+        return Response(status=204, headers=settled(is_settled))
 
 
 class TagsOfNode(Resource):

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from tagmill.fleet import clusters
 from tagmill.fleet.models import Partition
 from tagmill.flows import ingest
 from tagmill.matches import matches, staleness
 from tagmill.matches.matches import Result
-from tagmill.matches.models import EffectiveMatch, Expression, MatchChange
+from tagmill.matches.models import EffectiveMatch, Expression, Match, MatchChange
 from tagmill.tags import rebuilds, tags
 from tagmill_wire import bitmap
 from tests.fleet.support import BARE, HAS_GPU, members, put, tag, the_partition
@@ -206,3 +207,95 @@ def test_a_failed_expression_is_not_stale(expression: Expression, partition: Par
 
     Expression.objects.update(failed_at=Now())
     assert staleness.stale([partition.id]) == [] == staleness.stale_partitions()
+
+
+# -- settled ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def three(partition: Partition) -> list[int]:
+    """Three expressions whose matches are settled at the partition's rev, 9, all with slot 0."""
+    found = [
+        tags.create(f"t{number}", definition=f"//x{number}").pending_expression_id
+        for number in range(3)
+    ]
+    expressions = [key for key in found if key is not None]
+    full = [Result(key, partition.id, 9, bits(0)) for key in expressions]
+    assert len(matches.apply(full, {partition.id: partition}).keys) == 3
+    assert own_revs() == {None}
+    return expressions
+
+
+def own_revs() -> set[int | None]:
+    return set(Match.objects.values_list("rev", flat=True))
+
+
+def versions() -> set[tuple[int, str]]:
+    """Another one where a match was written."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT expression_id, ctid::text FROM match")
+        return set(cursor.fetchall())
+
+
+def deltas(expressions: list[int], partition: Partition, rev: int, slot: int) -> list[Result]:
+    """From rev 9 on, of slot 1."""
+    return [Result(key, partition.id, rev, bits(slot), 9, bits(1)) for key in expressions]
+
+
+def test_deltas_of_all_that_is_settled_move_what_it_is_true_at(
+    three: list[int], partition: Partition
+) -> None:
+    before = versions()
+    found = [*deltas(three[:2], partition, 11, 2), *deltas(three[2:], partition, 11, 1)]
+    matches.apply(found, {partition.id: partition})
+    partition.refresh_from_db()
+    assert partition.settled_rev == 11 and own_revs() == {None}
+    assert {expression for expression, _ in versions() - before} == {three[2]}, "the only one that flips"
+    assert audit()[-1] == (9, 11, {1}, set())
+
+
+def test_what_a_result_says_nothing_of_keeps_the_rev_that_it_is_true_at(
+    three: list[int], partition: Partition
+) -> None:
+    matches.apply(deltas(three[:2], partition, 11, 2), {partition.id: partition})
+    revs = dict(EffectiveMatch.objects.values_list("expression_id", "rev"))
+    assert revs == {three[0]: 11, three[1]: 11, three[2]: 9}
+    assert own_revs() == {None, 9}
+
+
+def test_few_results_get_revs_of_their_own_rather_than_unsettle_many(
+    three: list[int], partition: Partition
+) -> None:
+    matches.apply(deltas(three[:1], partition, 11, 2), {partition.id: partition})
+    assert own_revs() == {None, 11}
+    partition.refresh_from_db()
+    assert partition.settled_rev == 9
+    # The others come later, and join what is settled then.
+    matches.apply(deltas(three[1:], partition, 11, 2), {partition.id: partition})
+    partition.refresh_from_db()
+    assert partition.settled_rev == 11 and own_revs() == {None, 11}
+
+
+def test_a_full_result_settles_its_match_and_a_delta_does_not(
+    three: list[int], partition: Partition
+) -> None:
+    matches.apply(deltas(three[:2], partition, 11, 2), {partition.id: partition})
+    matches.apply(deltas(three[2:], partition, 11, 2), {partition.id: partition})
+    assert own_revs() == {None, 11}
+    rebuilds.request(["t2"], None)
+    matches.apply([Result(three[2], partition.id, 11, bits(0))], {partition.id: partition})
+    assert own_revs() == {None}
+
+
+def test_a_late_delta_does_not_move_what_is_settled_back(
+    three: list[int], partition: Partition
+) -> None:
+    matches.apply(deltas(three, partition, 12, 1), {partition.id: partition})
+    assert not matches.apply(deltas(three, partition, 11, 2), {partition.id: partition}).keys
+    partition.refresh_from_db()
+    assert partition.settled_rev == 12
+    assert members_of(three[0], partition) == {0, 1}
+
+
+def members_of(expression: int, partition: Partition) -> set[int]:
+    return members(Expression.objects.get(id=expression), partition)

@@ -31,7 +31,8 @@ class _Line:
 
 def import_lines(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     """For each line `{"system_id", "cluster"?, "hostname"?, "kind"?, "probes"?: {probe: XML}}` its
-    verdict `{"line" (from 1), "system_id", "outcome", "rev"?, "error"?: {"code", "detail", ...}}`.
+    verdict `{"line" (from 1), "system_id", "outcome", "rev"?, "settled"?, "error"?: {"code",
+    "detail", ...}}`.
 
     Blank lines have none. Good lines are stored whatever the others are.
     """
@@ -100,7 +101,8 @@ def _store(chunk: list[_Line]) -> Iterator[dict[str, Any]]:
             yield _answer(line, "refused", None, line.error)
         else:
             verdict = next(verdicts)
-            yield _answer(line, verdict.outcome, verdict.rev, verdict.error)
+            answer = _answer(line, verdict.outcome, verdict.rev, verdict.error)
+            yield answer if verdict.settled is None else {**answer, "settled": verdict.settled}
 
 
 def _answer(

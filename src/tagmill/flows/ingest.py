@@ -76,12 +76,13 @@ def store(uploads: Sequence[Upload], create: bool | None = None) -> list[Verdict
     return [verdicts[number] for number in range(len(uploads))]
 
 
-def delete(system_id: str, expects: Callable[[Stored], None] | None = None) -> None:
-    """Leave a tombstone: documents and manual tags go. `expects` as in Upload. Raises NotFound."""
-    _attempt(lambda: _delete(system_id, expects))
+def delete(system_id: str, expects: Callable[[Stored], None] | None = None) -> bool:
+    """Leave a tombstone: documents and manual tags go. `expects` as in Upload. Whether every tag is
+    settled without it. Raises NotFound."""
+    return bool(_attempt(lambda: _delete(system_id, expects)))
 
 
-def _delete(system_id: str, expects: Callable[[Stored], None] | None) -> None:
+def _delete(system_id: str, expects: Callable[[Stored], None] | None) -> bool:
     node = _live([system_id]).get(system_id)
     if node is None:
         raise NotFound(f"there is no node {system_id!r}")
@@ -92,7 +93,7 @@ def _delete(system_id: str, expects: Callable[[Stored], None] | None) -> None:
         expects(nodes[system_id])
     writes = Writes(held)
     writes.delete(nodes[system_id])
-    _finish(held, writes, settling.evaluate([]))
+    return not _finish(held, writes, settling.evaluate([]))
 
 
 def _rounds(

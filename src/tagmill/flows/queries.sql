@@ -61,7 +61,7 @@ DELETE FROM partition USING gone WHERE partition.id = gone.id
 WITH held AS MATERIALIZED (
     SELECT m.expression_id, m.partition_id
     FROM match m
-    WHERE m.partition_id = %(partition)s AND (m.rev IS NULL OR m.rev >= 0 OR m.kept_rev IS NOT NULL)
+    WHERE m.partition_id = %(partition)s AND (m.rev >= 0 OR m.kept_rev IS NOT NULL)
     ORDER BY m.partition_id, m.expression_id
     FOR NO KEY UPDATE
 )

@@ -141,7 +141,7 @@ def _settled(held: Held, found: _Slots | None, evaluated: Evaluated) -> bool:
     # Under the lock, and so after whatever came between: what became live has no verdict.
     live = verdicts.current().ids
     applied = matches.apply_held(_results(held, found, answers), {held.id: held})
-    return held.id not in applied.unsettled and all((key, held.id) in applied.keys for key in live)
+    return all((key, held.id) in applied.keys for key in live)
 
 
 def _answers(found: _Slots, evaluated: Evaluated) -> dict[int, int]:

@@ -48,11 +48,9 @@ class Move(NamedTuple):
 
 @dataclass
 class Applied:
-    """The (expression, partition) that took a result; the other stored matches stay. `unsettled`:
-    partitions with matches that were settled and are behind now."""
+    """The (expression, partition) that took a result; the other stored matches stay."""
 
     keys: set[tuple[int, int]] = field(default_factory=set)
-    unsettled: set[int] = field(default_factory=set)
 
     @property
     def expressions(self) -> list[int]:
@@ -128,20 +126,18 @@ def apply_held(results: Iterable[Result], places: Places) -> Applied:
     )
     new = dict(stored)
     applied: set[_Key] = set()
-    unsettled = set()
     for (partition, rev), group in itertools.groupby(
         wanted, lambda item: (item.partition, item.rev)
     ):
         taken = _take(new, group)
         applied |= taken.keys()
-        if _settle(new, taken, partition, rev, places[partition]):
-            unsettled.add(partition)
+        _settle(new, taken, partition, rev, places[partition])
     if applied:
         _write(
             {key: match for key, match in new.items() if _differs(stored.get(key), match)}, places
         )
         _record(stored, new, places)
-    return Applied(applied, unsettled)
+    return Applied(applied)
 
 
 def _take(new: _Matches, group: Iterable[Result]) -> dict[_Key, bool]:
@@ -159,13 +155,12 @@ def _take(new: _Matches, group: Iterable[Result]) -> dict[_Key, bool]:
 
 def _settle(
     new: _Matches, taken: Mapping[_Key, bool], partition: int, rev: int, place: Place
-) -> bool:
-    """Rules 1 to 3, after results at `rev` were taken. Whether matches were unsettled."""
-    left: list[_Key] = []
+) -> None:
+    """Rules 1 to 3, after results at `rev` were taken."""
     if rev > place.settled_rev:
         left = [key for key, match in new.items() if match.is_settled and key[1] == partition]
         if len(taken) < max(1, len(left)):
-            return False
+            return
         for key in left:
             new[key] = new[key]._replace(is_settled=False)
         place.settled_rev = rev
@@ -176,7 +171,6 @@ def _settle(
     if rev == place.settled_rev:
         for key in joining:
             new[key] = new[key]._replace(is_settled=True)
-    return bool(left)
 
 
 def _differs(before: _Match | None, match: _Match) -> bool:

@@ -60,8 +60,9 @@ ORDER BY e.id
 
 
 -- name: live_version
--- A digest of what is evaluated: of the digests that `live` gives, in its order.
-SELECT md5(coalesce(string_agg(e.digest, '' ORDER BY e.id), ''))
+-- A digest of what is evaluated: of the ids and digests that `live` gives, in its order. An id alone may be
+-- another definition's after a restore, and a definition may come back with another id.
+SELECT md5(coalesce(string_agg(int8send(e.id) || e.digest, '' ORDER BY e.id), ''))
 FROM live_expression live
 JOIN expression e ON e.id = live.id
 
@@ -115,7 +116,7 @@ held AS MATERIALIZED (
       AND (m.rev IS NULL OR m.rev = %(before)s AND v.expression_id IS NOT NULL)
 )
 SELECT NULL::bigint, count(*), NULL::boolean, NULL::boolean, NULL::bytea,
-       (SELECT md5(coalesce(string_agg(e.digest, '' ORDER BY e.id), ''))
+       (SELECT md5(coalesce(string_agg(int8send(e.id) || e.digest, '' ORDER BY e.id), ''))
         FROM live_expression live
         JOIN expression e ON e.id = live.id)
 FROM held

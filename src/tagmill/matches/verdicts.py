@@ -47,9 +47,8 @@ MAX_SPARE = 1_000
 
 @dataclass(frozen=True)
 class ExpressionSet:
-    """The live expressions, which change rarely, ordered by id. `version` is a digest of their
-    definitions: ids may come again after a restore, and texts do not change. `plans`: those that
-    the kernel compiles, by id."""
+    """The live expressions, which change rarely, ordered by id. `version` is a digest of their ids
+    and definitions. `plans`: those that the kernel compiles, by id."""
 
     version: str
     ids: Sequence[int]
@@ -82,6 +81,12 @@ def evaluate(documents: Sequence[Mapping[str, str]], live: ExpressionSet) -> dic
     return {}
 
 
+def _version(digests: Mapping[int, bytes]) -> str:
+    """As the query `live_version` makes it."""
+    parts = [key.to_bytes(8, "big") + digest for key, digest in digests.items()]
+    return hashlib.md5(b"".join(parts), usedforsecurity=False).hexdigest()
+
+
 class _Sets:
     """The sets that were live last, for all threads of the process."""
 
@@ -98,7 +103,7 @@ class _Sets:
         # What is live may have changed again since: the rows say which version they are.
         rows = sql.rows(__file__, "live", {})
         digests = {key: bytes(digest) for key, digest in rows}
-        version = hashlib.md5(b"".join(digests.values()), usedforsecurity=False).hexdigest()
+        version = _version(digests)
         with self._lock:
             missing = [key for key, digest in digests.items() if digest not in self._plans]
             self._compile(missing)
