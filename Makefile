@@ -20,8 +20,11 @@ ifneq ($(CARGO),)
 KERNEL := $(VENV)/kernel
 endif
 
+# Where our packages are: pyproject.toml names the folders once.
+FOLDERS := $(shell sed -n 's/^pythonpath = \[\(.*\)\]/\1/p' pyproject.toml | tr -d '" ' | tr , :)
+
 # A line that says what will evaluate.
-EVALUATOR := PYTHONPATH=src:workers $(RUN) -c "import tagmill_worker.evaluators.base as base; print('Evaluator:', \
+EVALUATOR := PYTHONPATH=$(FOLDERS) $(RUN) -c "import tagmill_worker.evaluators.base as base; print('Evaluator:', \
 	'kernel (lxml is its reference)' if base.has_kernel() else 'lxml (the kernel needs cargo)')"
 
 demo: $(VENV)/runtime $(KERNEL) ## 10,000 machines get tagged before your eyes (ARGS="--nodes N --exit --json FILE")
@@ -44,7 +47,7 @@ lint: $(VENV)/development ## ruff, mypy --strict, the table of layers; fmt and c
 	@$(RUN) -m ruff check .
 	@$(RUN) -m ruff format --check .
 	@$(RUN) -m mypy
-	@PYTHONPATH=src:workers:. $(VENV)/bin/lint-imports
+	@PYTHONPATH=$(FOLDERS) $(VENV)/bin/lint-imports
 ifneq ($(CARGO),)
 	@cd kernel && cargo fmt --check && cargo clippy --quiet --all-targets -- -D warnings
 endif
@@ -90,7 +93,7 @@ $(VENV)/kernel: kernel/Cargo.toml kernel/Cargo.lock $(shell find kernel/src -nam
 	@$(RUN) -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps ./kernel
 	@touch $@
 
-$(VENV)/development: requirements-dev.txt $(VENV)/runtime
+$(VENV)/development: requirements-dev.txt requirements-bench.txt $(VENV)/runtime
 	@echo "Installing requirements-dev.txt into $(VENV) ..."
 	@$(RUN) -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	@touch $@

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
@@ -38,7 +39,7 @@ NAMING_DATABASE = {
 
 
 def main(arguments: list[str]) -> int:
-    sys.path[:0] = [str(ROOT), str(ROOT / "src"), str(ROOT / "workers")]
+    find_packages()
     from tagmill_wire.streams import hold_standard
 
     hold_standard()
@@ -55,10 +56,21 @@ def main(arguments: list[str]) -> int:
         print(f"Tagmill {__version__} (protocol {VERSION})")
         return 0
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tagmill.settings")
-    from django.db import DatabaseError
+    try:
+        from django.db import DatabaseError
 
-    from tagmill import config, database
-    from tagmill.errors import ConfigurationError
+        from tagmill import config, database, extras
+        from tagmill.errors import ConfigurationError
+    except ImportError as error:
+        return lacking(error)
+
+    if command in extras.COMMANDS and (missing := extras.missing()):
+        print(
+            f"manage.py {command} needs {' and '.join(missing)}: run"
+            f" `{sys.executable} -m pip install -r {extras.FILE}`. Servers need neither.",
+            file=sys.stderr,
+        )
+        return 2
 
     where = ""
     try:
@@ -78,12 +90,37 @@ def main(arguments: list[str]) -> int:
     except ConfigurationError as error:
         print(f"Tagmill does not start: {error}", file=sys.stderr)
         return 2
+    except ImportError as error:
+        if "--traceback" in arguments:
+            raise
+        return lacking(error)
     except DatabaseError as error:
         if "--traceback" in arguments:
             raise
         print(f"{problem(error)} Database: {where}", file=sys.stderr)
         return 2
     return 0
+
+
+def find_packages() -> None:
+    """Our packages are in the folders that pyproject.toml names once, for pytest, `make` and here.
+    Every process that this one starts inherits them by PYTHONPATH."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        folders = tomllib.load(file)["tool"]["pytest"]["ini_options"]["pythonpath"]
+    ours = [os.path.normpath(ROOT / folder) for folder in folders]
+    sys.path[:0] = ours
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        [*ours, *filter(None, [os.environ.get("PYTHONPATH")])]
+    )
+
+
+def lacking(error: ImportError) -> int:
+    print(
+        f"Tagmill lacks a library ({error}): run `make install`, also after an update, and start it"
+        " with .venv/bin/python.",
+        file=sys.stderr,
+    )
+    return 2
 
 
 def problem(error: Exception) -> str:

@@ -12,7 +12,9 @@ from django.db import connection, transaction
 from django.test import TransactionTestCase
 from hypothesis import settings as hypothesis
 
-from tagmill import config, database
+from tagmill import database
+from tagmill.config import load
+from tests.support import template
 
 # The same cases at each run, however busy the machine is; the long proofs draw others.
 hypothesis.register_profile("repeatable", derandomize=True, deadline=None, database=None)
@@ -26,12 +28,15 @@ KEPT = {
 }
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     from django.conf import settings
+
+    # pytest finds our packages by its own setting; what the tests start finds them as well.
+    os.environ["PYTHONPATH"] = os.pathsep.join(map(str, config.getini("pythonpath")))
 
     # pytest-django has read the settings before this module could start the embedded server.
     entry = settings.DATABASES["default"]
-    entry.update(database.django_settings(config.load()))
+    entry.update(database.django_settings(load()))
     # Concurrent runs on one server may each name a test database of their own.
     name = os.environ.get("TAGMILL_TEST_DB", "tagmill")
     entry.setdefault("TEST", {})["NAME"] = f"test_{name}"
@@ -41,7 +46,7 @@ def pytest_configure() -> None:
 def start_database() -> None:
     """The embedded server, beside that of the checkout's own data. Does nothing where there is a
     DATABASE_URL; with several test processes, that is so in all but the first."""
-    loaded = config.load()
+    loaded = load()
     if loaded.database_url:
         return
     database.ensure_running(loaded.model_copy(update={"var": loaded.var / "tests"}))
@@ -49,6 +54,7 @@ def start_database() -> None:
         for name in CARELESS:
             server.execute(f"ALTER SYSTEM SET {name} = off")
         server.execute("SELECT pg_reload_conf()")
+    template.ensure(os.environ["DATABASE_URL"])
 
 
 start_database()
@@ -72,11 +78,11 @@ def configure(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     def change(**settings: object) -> None:
         for name, value in settings.items():
             monkeypatch.setenv(f"TAGMILL_{name.upper()}", str(value))
-        config.load.cache_clear()
+        load.cache_clear()
 
     yield change
     monkeypatch.undo()
-    config.load.cache_clear()
+    load.cache_clear()
 
 
 @pytest.fixture

@@ -99,8 +99,6 @@ class Generator:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 cwd=ROOT,
-                # The parent found its packages by its own path, which no child inherits.
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
                 start_new_session=True,
                 preexec_fn=end_with_parent,  # noqa: PLW1509 - no threads here yet
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tagmill import caches, config, database, secret
+from tagmill import caches, config, database, extras, secret
 
 CONFIG = config.load()
 
@@ -38,8 +38,10 @@ INSTALLED_APPS = [
     "tagmill.tags",
     "tagmill.flows",
     "fixtures",
-    "loadtest",
+    "loadtest.demo",
 ]
+if not extras.missing():
+    INSTALLED_APPS.append("loadtest")
 
 MIDDLEWARE = [
     # Around the one that adds a length to everything.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -54,7 +53,6 @@ def test_a_killed_run_leaves_no_server_and_the_next_one_removes_its_directory(
     run = subprocess.Popen(
         [sys.executable, "-c", RUN],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"},
         stdout=subprocess.PIPE,
         text=True,
     )

@@ -69,3 +69,13 @@ def test_who_is_leased_how_much_is_decided_without_the_database() -> None:
     code = "import runpy, sys; runpy.run_path(sys.argv[1])"
     policy = ROOT / "src" / "tagmill" / "work" / "policy.py"
     subprocess.run([sys.executable, "-I", "-S", "-c", code, policy], check=True, timeout=30)
+
+
+def test_only_manage_py_and_the_tests_say_where_our_packages_are() -> None:
+    """Both read it in pyproject.toml; other processes inherit it."""
+    sets = re.compile(r"sys\.path(?:\[|\.insert|\.append)|\[?\"PYTHONPATH\"\]? *[=:]")
+    rooms = ("src", "workers", "api", "fixtures", "loadtest", "tests")
+    files = [ROOT / "manage.py", *(path for room in rooms for path in (ROOT / room).rglob("*.py"))]
+    found = [path.relative_to(ROOT) for path in files if sets.search(path.read_text())]
+    assert [str(path) for path in found] == ["manage.py", "tests/conftest.py"]
+    assert "src:workers" not in (ROOT / "Makefile").read_text()

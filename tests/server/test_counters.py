@@ -16,13 +16,12 @@ from api import counters
 from api.models import CacheEntry
 from tagmill import caches, config
 from tagmill.errors import CacheUnavailable, ConfigurationError
-from tests.server.conftest import ROOT, database_url
+from tests.server.conftest import database_url
 
 CALLS = 100
 # Both processes say that they are ready, and begin when they are told to.
 COUNTER = f"""
 import json, sys, time
-sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "src")!r}]
 import django
 django.setup()
 from django.db import connection

@@ -222,6 +222,29 @@ FAULTS = {
 }
 
 
+def test_it_stops_while_it_connects() -> None:
+    async def story() -> None:
+        rig = Rig()
+        rig.start()
+        # No answer of the network has been waited for yet.
+        await rig.stop()
+        assert rig.api.registered == []
+
+    run(story())
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_it_stops_whatever_the_call_that_is_interrupted_ends_with(fault: str) -> None:
+    async def story() -> None:
+        rig = Rig()
+        rig.api.faults["register"].append(FAULTS[fault])
+        rig.start()
+        await rig.api.until(lambda: not rig.api.faults["register"])
+        await rig.stop()
+
+    run(story())
+
+
 @pytest.mark.parametrize("call", ["register", "lease", "batch", "complete"])
 @pytest.mark.parametrize("fault", [name for name in FAULTS if "half-way" not in name])
 def test_it_tries_again_after(fault: str, call: str) -> None:
@@ -340,7 +363,7 @@ def test_a_fault_of_the_kernel_is_noticed_and_found_out(
     if _evaluator[0] != "kernel":
         pytest.skip("the reference is always asked singly")
     (tmp_path / "sitecustomize.py").write_text(FAULTY_KERNEL.replace("FAULT", fault))
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
 
     async def story() -> None:
         rig = Rig()
@@ -420,7 +443,7 @@ def faulty_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -
     flag.touch()
     code = FAULTY_READER.replace("FLAG", str(flag)).replace("FAULT", fault)
     (tmp_path / "sitecustomize.py").write_text(code)
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     return flag
 
 

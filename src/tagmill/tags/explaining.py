@@ -15,7 +15,7 @@ from typing import Any, Literal
 import orjson
 from django.db.models.functions import Now
 
-from tagmill.config import ROOT, load
+from tagmill.config import load
 from tagmill.errors import Busy, ManualTag, NotFound, TooExpensive
 from tagmill.fleet.models import Document, Node
 from tagmill.matches.expressions import check, digest
@@ -198,6 +198,5 @@ def _run(asked: bytes, seconds: float) -> tuple[int | None, bytes, bytes]:
 
 
 def _environment() -> dict[str, str]:
-    """Nothing of this process's own: it has passwords."""
-    path = os.pathsep.join([str(ROOT / "src"), str(ROOT / "workers"), str(ROOT)])
-    return {"PYTHONPATH": path, "PATH": os.environ.get("PATH", os.defpath)}
+    """What it takes to find programs and packages, and no more: this process has passwords."""
+    return {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}

@@ -21,7 +21,6 @@ import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import structlog
@@ -38,7 +37,6 @@ from tagmill_worker.evaluators.child import NOTE_DESCRIPTOR, OUT_OF_MEMORY
 from tagmill_worker.metrics import Metrics
 from tagmill_worker.pages import Page
 
-ROOT = Path(__file__).resolve().parents[2]
 # The child has the next page at hand while it evaluates one; more would only be lost with it.
 MAX_SENT = 2
 # Pages that it holds are small to ask for and quick to answer: then waking one another costs most.
@@ -507,6 +505,4 @@ def _meaning(status: str) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """This process's, without the token, and such that the child finds our packages."""
-    kept = {key: value for key, value in os.environ.items() if key != SECRETS}
-    return {**kept, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])}
+    return {key: value for key, value in os.environ.items() if key != SECRETS}
