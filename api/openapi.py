@@ -72,7 +72,7 @@ class Schema(AutoSchema):
     def get_override_parameters(self) -> list[Any]:
         return CONDITIONS if self.method in getattr(self.view, "conditional", ()) else []
 
-    def get_description(self) -> str:
+    def get_description(self) -> str:  # type: ignore[override]  # the stubs know DRF's own alone
         """What a base class says of itself is for whoever writes a view."""
         found: str = super().get_description()
         bases = type(self.view).__mro__[1:]
