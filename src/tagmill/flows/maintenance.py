@@ -23,6 +23,7 @@ import threading
 from collections.abc import Callable
 from datetime import timedelta
 from importlib import import_module
+from typing import NamedTuple
 
 import structlog
 from asgiref.sync import sync_to_async
@@ -141,7 +142,7 @@ def collect_expressions() -> int:
         locks.housekeeping()
         sql.run(__file__, "note_use", {"hours": hours})
         rows = locks.query(Lock.EXPRESSION, __file__, "unreferenced", {"hours": hours})
-        found = [row[0] for row in rows]
+        found = [expression for (expression,) in rows]
         if found:
             sql.run(__file__, "collect_expressions", {"expressions": found})
     return len(found)
@@ -175,7 +176,12 @@ async def _run(stop: threading.Event) -> None:
         await close()
 
 
+class _Growth(NamedTuple):
+    table: str
+    rows: float
+
+
 def growing_tables() -> list[tuple[str, float]]:
     """(table, about how many rows) of those that grow until their rows are old enough."""
-    found = sql.rows(__file__, "estimated_rows", {"tables": list(GROWING)})
-    return [(table, float(estimate)) for table, estimate in found]
+    found = sql.named(_Growth, __file__, "estimated_rows", {"tables": list(GROWING)})
+    return [(growth.table, float(growth.rows)) for growth in found]
