@@ -36,7 +36,7 @@ from tagmill.audit import trail
 from tagmill.config import load
 from tagmill.database import MAINTENANCE_SECONDS
 from tagmill.fleet import incarnation
-from tagmill.flows import emptied
+from tagmill.flows import full_partitions
 from tagmill.locks import Lock
 from tagmill.tags import changes, previews, publishing, rebuilds
 from tagmill.tags.models import Rebuild
@@ -120,7 +120,7 @@ def clean() -> None:
     queue.delete_finished_jobs()
     trail.forget()
     changes.forget()
-    emptied.drop()
+    full_partitions.delete_empty()
     sessions = import_module(settings.SESSION_ENGINE)
     sessions.SessionStore.clear_expired()
     age = timedelta(days=load().rebuild_days)

@@ -274,8 +274,8 @@ def _seconds(rebuild: Rebuild) -> float:
             "FROM rebuild WHERE id = %s",
             [rebuild.id],
         )
-        row = cursor.fetchone()
-    return float(row[0]) if row else 0.0
+        found = cursor.fetchall()
+    return next((float(seconds) for (seconds,) in found), 0.0)
 
 
 def _is_new(tag: Tag) -> bool:
