@@ -14,6 +14,7 @@ from hypothesis import settings as hypothesis
 
 from tagmill import database
 from tagmill.config import load
+from tests.support import template
 
 # The same cases at each run, however busy the machine is; the long proofs draw others.
 hypothesis.register_profile("repeatable", derandomize=True, deadline=None, database=None)
@@ -53,6 +54,7 @@ def start_database() -> None:
         for name in CARELESS:
             server.execute(f"ALTER SYSTEM SET {name} = off")
         server.execute("SELECT pg_reload_conf()")
+    template.ensure(os.environ["DATABASE_URL"])
 
 
 start_database()

@@ -62,17 +62,18 @@ def well_formed() -> list[str]:
     return lines
 
 
-def test_real_expressions_agree_on_two_thousand_generated_documents() -> None:
-    fleet = generate(2000, 11, "lean")
+def test_real_expressions_agree_on_a_thousand_generated_documents() -> None:
+    fleet = generate(1000, 11, "lean")
     assert_agreement([node.probes["lshw"] for node in fleet], well_formed())
 
 
 def test_mutated_real_expressions_agree_on_generated_documents() -> None:
     rng = Random(5)
-    fleet = [node.probes["lshw"] for node in generate(40, 12, "server")]
-    lines = []
+    # Where a mutation made `//node//node`, lxml's time grows with the square of a document.
+    nodes = [*generate(32, 12, "lean"), *generate(8, 12, "server")]
+    real, lines = well_formed(), []
     while len(lines) < 300:
-        line = rng.choice(well_formed())
+        line = rng.choice(real)
         for old, new in rng.sample(
             [
                 ("//node", "//node[2]"), ("//node", "//*"), ("node[", "node[position() < 3]["),
@@ -90,8 +91,9 @@ def test_mutated_real_expressions_agree_on_generated_documents() -> None:
             tagmill_kernel.Expression(line)
         except (etree.XPathSyntaxError, tagmill_kernel.KernelRefused):
             continue
-        lines.append(line)
-    assert_agreement(fleet, lines)
+        if line not in lines:
+            lines.append(line)
+    assert_agreement([node.probes["lshw"] for node in nodes], lines)
 
 
 def test_real_expressions_agree_on_what_lshw_prints() -> None:

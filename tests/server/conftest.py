@@ -32,11 +32,27 @@ def database_url() -> str:
     )
 
 
+@pytest.fixture(scope="module")
+def shared_stack(
+    django_db_setup: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stack]:
+    with pytest.MonkeyPatch.context() as patch:
+        yield from server(tmp_path_factory.mktemp("server"), patch)
+
+
 @pytest.fixture
-def stack(
+def stack(transactional_db: None, shared_stack: Stack) -> Stack:
+    """A server that is ready, without the periodic tasks: one for all tests of a module, which
+    leave it running and idle."""
+    shared_stack.check()
+    return shared_stack
+
+
+@pytest.fixture
+def own_stack(
     transactional_db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Stack]:
-    """A server that is ready, without the periodic tasks."""
+    """As `stack`, a server for one test alone: it may stop it, or count what it has done."""
     yield from server(tmp_path, monkeypatch)
 
 

@@ -22,7 +22,7 @@ from tests.server.test_serve import call
 FULL = Path("/dev/full")
 
 
-def test_each_refused_request_is_one_line(stack: Stack, tmp_path: Path) -> None:
+def test_each_refused_request_is_one_line(own_stack: Stack) -> None:
     refused = (
         ("POST", "/api/v1/auth/token", b"{no json", 400),
         ("GET", "/api/v1/nodes/", None, 401),
@@ -31,12 +31,14 @@ def test_each_refused_request_is_one_line(stack: Stack, tmp_path: Path) -> None:
         ("PUT", "/api/v1/definitions/lint", b"{}", 401),
     )
     for method, path, body, status in refused:
-        assert call(stack, method, path, body, Content_Type="application/json")[0].status == status
-    assert call(stack, "GET", "/", Host="elsewhere")[0].status == 400
+        assert (
+            call(own_stack, method, path, body, Content_Type="application/json")[0].status == status
+        )
+    assert call(own_stack, "GET", "/", Host="elsewhere")[0].status == 400
 
     def lines() -> list[dict[str, Any]]:
         """Every line is JSON: no thread died with a traceback."""
-        text = (tmp_path / "log" / "server.log").read_text()
+        text = (own_stack.log / "server.log").read_text()
         return [json.loads(line) for line in text.splitlines()]
 
     def requests() -> list[tuple[str, int]]:

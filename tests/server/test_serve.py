@@ -204,15 +204,15 @@ def test_a_lease_request_is_bounded_and_checked_like_other_messages(stack: Stack
     assert (response.status, json.loads(data)["limit"]) == (413, most)
 
 
-def test_sigterm_answers_parked_polls_and_ends_with_success(stack: Stack) -> None:
-    header, uuid = worker(stack)
+def test_sigterm_answers_parked_polls_and_ends_with_success(own_stack: Stack) -> None:
+    header, uuid = worker(own_stack)
     answers: list[bytes] = []
 
     def poll() -> None:
         body = json.dumps({"worker": uuid})
         answers.append(
             call(
-                stack,
+                own_stack,
                 "POST",
                 "/api/v1/workers/lease",
                 body,
@@ -223,8 +223,8 @@ def test_sigterm_answers_parked_polls_and_ends_with_success(stack: Stack) -> Non
 
     thread = threading.Thread(target=poll)
     thread.start()
-    wait_until(lambda: parked_polls(stack.url) == 1)
-    process = stack._processes["server"]
+    wait_until(lambda: parked_polls(own_stack.url) == 1)
+    process = own_stack._processes["server"]
     os.kill(process.pid, signal.SIGTERM)
     assert process.wait(20) == 0
     thread.join(20)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 
 from lxml import etree
 
@@ -36,6 +37,13 @@ DEFINITIONS = [
 
 def holds(text: str, probes: Probes) -> bool:
     """What lxml says of one node (design section 3)."""
+    return _holds(text, tuple(sorted(probes.items())))
+
+
+# There are few documents and definitions, and each is asked for at every step.
+@cache
+def _holds(text: str, given: tuple[tuple[str, str], ...]) -> bool:
+    probes = dict(given)
     if not probes:
         return False
     root = etree.fromstring(probes.get("lshw", "<list/>"))

@@ -42,6 +42,7 @@ from tagmill.work.models import Lease, Worker
 from tagmill_wire import bitmap
 from tagmill_wire.messages import Completion, PartitionResult, Register
 from tests.stateful.model import DEFINITIONS, DOCUMENTS, LLDP, Fetch, Image, Probes, holds
+from tests.stateful.stored import Stored
 
 CLUSTERS = ("north", "south")
 SYSTEM_IDS = [f"n{number}" for number in range(10)]
@@ -69,6 +70,8 @@ class Fleet(RuleBasedStateMachine):
         """tag to {partition: rev when the pending definition was set}."""
         self.dumped: tuple[str, Any] | None = None
         """A savepoint, and what the model knew then."""
+        self.written: int | None = None
+        """How many rows of the database were written until the step before."""
 
     def teardown(self) -> None:
         try:
@@ -348,7 +351,7 @@ class Fleet(RuleBasedStateMachine):
     def remember(self, before: dict[str, tuple[int, int]] | None = None) -> None:
         """The documents of each slot, with the rev from which on they are so. A node that moved
         from one of the places `before` brings what was true of it there along."""
-        for node in Node.objects.prefetch_related("documents"):
+        for node in Node.objects.select_related("partition").prefetch_related("documents"):
             probes = {} if node.deleted_at else {d.probe: d.xml for d in node.documents.all()}
             place = node.partition_id, node.slot
             versions = self.history.setdefault(place, [])
@@ -390,36 +393,45 @@ class Fleet(RuleBasedStateMachine):
                     assert revs[partition.id] >= self.targets[tag.id].get(partition.id, 0)
             self.published[tag.id] = tag.expression_id
 
+    def is_as_before(self) -> bool:
+        """Whether no row was written since the step before: what was true then still is."""
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT sum(n_tup_ins + n_tup_upd + n_tup_del) FROM pg_stat_xact_user_tables"
+            )
+            (written,) = cursor.fetchone()
+        before, self.written = self.written, written
+        return bool(before == written)
+
     @invariant()
-    def the_view_shows_the_bitmaps(self) -> None:
-        shown = set(NodeTag.objects.values_list("tag_id", "node_id"))
-        expected = set()
-        for tag in Tag.objects.exclude(expression=None):
-            for match in Match.objects.filter(expression=tag.expression_id):
-                members = bitmap.from_bytes(match.members)
-                for node in Node.objects.filter(partition=match.partition_id, deleted_at=None):
-                    if members >> node.slot & 1:
-                        expected.add((tag.id, node.id))
-        assert shown == expected
-        counts = freshness.status(list(Tag.objects.all()))
+    def what_is_shown_is_what_is_stored(self) -> None:
+        if self.is_as_before():
+            return
+        stored = Stored()
+        self.the_view_shows_the_bitmaps(stored)
+        self.a_preview_shows_the_bitmaps(stored)
+        self.an_expression_is_live_until_its_last_preview_ends(stored)
+        self.a_partition_has_one_lease_at_most_and_no_slot_twice(stored)
+
+    @staticmethod
+    def the_view_shows_the_bitmaps(stored: Stored) -> None:
+        expected = {
+            (tag.id, node.id) for tag in stored.tags for node in stored.carriers(tag.expression_id)
+        }
+        assert stored.tagged == expected
+        counts = freshness.status(stored.tags)
+        assert counts.keys() == {tag.id for tag in stored.tags}
         for tag_id, status in counts.items():
             assert status.node_count == sum(found == tag_id for found, _ in expected)
 
-    @invariant()
-    def a_preview_shows_the_bitmaps(self) -> None:
-        shown = set(NodeTag.objects.values_list("tag_id", "node__system_id"))
-        for preview in Preview.objects.select_related("expression", "compare_to"):
-            evaluated = {
-                match.partition_id: bitmap.from_bytes(match.members)
-                for match in Match.objects.filter(expression=preview.expression_id)
-            }
-            live = Node.objects.filter(deleted_at=None, partition__in=list(evaluated))
-            members = {
-                node.system_id for node in live if evaluated[node.partition_id] >> node.slot & 1
-            }
-            tagged = {
-                node.system_id for node in live if (preview.compare_to_id, node.system_id) in shown
-            }
+    @staticmethod
+    def a_preview_shows_the_bitmaps(stored: Stored) -> None:
+        for preview in stored.previews:
+            evaluated = stored.matches.get(preview.expression_id, {})
+            live = [node for node in stored.live if node.partition_id in evaluated]
+            members = {node.system_id for node in stored.carriers(preview.expression_id)}
+            compared = preview.compare_to_id
+            tagged = {node.system_id for node in live if (compared, node.id) in stored.tagged}
             found = previews.Membership(preview)
             counts = found.counts()
             assert counts.nodes == sum(item.nodes for _, item in found.clusters()) == len(members)
@@ -437,19 +449,23 @@ class Fleet(RuleBasedStateMachine):
                 len(changes["removed"]),
             )
 
-    @invariant()
-    def an_expression_is_live_until_its_last_preview_ends(self) -> None:
-        for expression in Expression.objects.all():
-            ends = [preview.expires_at for preview in expression.previews.all()]
-            assert expression.preview_until == max(ends, default=None)
+    @staticmethod
+    def an_expression_is_live_until_its_last_preview_ends(stored: Stored) -> None:
+        for expression, preview_until in stored.preview_until.items():
+            ends = [
+                preview.expires_at
+                for preview in stored.previews
+                if preview.expression_id == expression
+            ]
+            assert preview_until == max(ends, default=None)
 
-    @invariant()
-    def a_partition_has_one_lease_at_most_and_no_slot_twice(self) -> None:
+    @staticmethod
+    def a_partition_has_one_lease_at_most_and_no_slot_twice(stored: Stored) -> None:
         assert Lease.objects.count() == queue.job_counts()["doing"]
-        for partition in Partition.objects.all():
-            slots = list(partition.nodes.values_list("slot", flat=True))
-            assert len(slots) == len(set(slots)) == partition.next_slot
-            assert partition.node_count == partition.nodes.filter(deleted_at=None).count()
+        for partition in stored.partitions:
+            nodes = [node for node in stored.nodes if node.partition_id == partition.id]
+            assert len(nodes) == len({node.slot for node in nodes}) == partition.next_slot
+            assert partition.node_count == sum(node.deleted_at is None for node in nodes)
 
     # -- the end ---------------------------------------------------------------------------------
 
