@@ -83,7 +83,7 @@ def test_a_sweep_agrees_with_lxml_and_is_compared_row_by_row(manage: Run) -> Non
     sizes = {row["profile"]: row["document_bytes_mean"] for row in points}
     assert sizes["varied"] > 2 * sizes["lean"]
     assert all(0 <= row["others"] <= 1 for row in points)
-    # Of several fleets none has the sweet spot.
+    # A sweet spot is named where there is one fleet alone.
     assert found["sweet_spot"] == {}
     compared = compare(load(), found)
     assert [row["tags"] for row in compared["rows"]] == [row["tags"] for row in points]
