@@ -56,10 +56,13 @@ def main(arguments: list[str]) -> int:
         print(f"Tagmill {__version__} (protocol {VERSION})")
         return 0
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tagmill.settings")
-    from django.db import DatabaseError
+    try:
+        from django.db import DatabaseError
 
-    from tagmill import config, database, extras
-    from tagmill.errors import ConfigurationError
+        from tagmill import config, database, extras
+        from tagmill.errors import ConfigurationError
+    except ImportError as error:
+        return lacking(error)
 
     if command in extras.COMMANDS and (missing := extras.missing()):
         print(
@@ -87,6 +90,10 @@ def main(arguments: list[str]) -> int:
     except ConfigurationError as error:
         print(f"Tagmill does not start: {error}", file=sys.stderr)
         return 2
+    except ImportError as error:
+        if "--traceback" in arguments:
+            raise
+        return lacking(error)
     except DatabaseError as error:
         if "--traceback" in arguments:
             raise
@@ -105,6 +112,15 @@ def find_packages() -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(
         [*ours, *filter(None, [os.environ.get("PYTHONPATH")])]
     )
+
+
+def lacking(error: ImportError) -> int:
+    print(
+        f"Tagmill lacks a library ({error}): run `make install`, also after an update, and start it"
+        " with .venv/bin/python.",
+        file=sys.stderr,
+    )
+    return 2
 
 
 def problem(error: Exception) -> str:

