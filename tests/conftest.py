@@ -21,8 +21,8 @@ hypothesis.register_profile("repeatable", derandomize=True, deadline=None, datab
 hypothesis.load_profile("repeatable")
 # Nothing of these databases needs to survive a crash, and each flush would wait for the disk.
 CARELESS = ("fsync", "full_page_writes", "synchronous_commit")
-# Most tests are about what workers do, and an upload is to leave it to them. Those about settling, and
-# the random walk, switch it on.
+# Most tests are about what workers do, and an upload is to leave it to them. Those about settling,
+# and the random walk, switch it on.
 os.environ.setdefault("TAGMILL_SETTLE_SECONDS", "0")
 # What the migrations themselves store.
 KEPT = {

@@ -82,10 +82,10 @@ def node_named(system_id: str) -> Node:
     return found
 
 
-def answer(system_id: str, status: int = 200, **headers: str) -> Response:
+def answer(system_id: str, headers: dict[str, str], status: int = 200) -> Response:
     node: Any = node_named(system_id)
     node.summaries = node.documents.order_by("probe").values("probe", "size", "uploaded_at")
-    headers["ETag"] = etags.of_node(incarnation.current(), node.id, node.rev)
+    headers = {**headers, "ETag": etags.of_node(incarnation.current(), node.id, node.rev)}
     return Response(NodeDetail(node).data, status, headers=headers)
 
 
@@ -153,7 +153,7 @@ class Nodes(Resource):
         probes = {probe: xml.encode() for probe, xml in given.get("probes", {}).items()}
         verdict = store(_upload(system_id, given, probes), create=True)
         place = reverse("node", [system_id], request=request)
-        return answer(system_id, 201, Location=place, **settled(verdict.settled))
+        return answer(system_id, {"Location": place, **settled(verdict.settled)}, 201)
 
     def _filters(self) -> places.Filters:
         """Raises NotFound for a tag that does not exist: a typing error must not look like no
@@ -185,14 +185,14 @@ class OneNode(Resource):
     queryset = Node.objects.all()
 
     def get(self, request: Request, system_id: str) -> Response:
-        return answer(system_id)
+        return answer(system_id, {})
 
     @extend_schema(request=NodeChange)
     def patch(self, request: Request, system_id: str) -> Response:
         """Another `cluster` moves the node, with its documents and manual tags."""
         change = _upload(system_id, self.given(NodeChange), {}, _expected(request))
         verdict = store(change, create=False)
-        return answer(system_id, **settled(verdict.settled))
+        return answer(system_id, settled(verdict.settled))
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, system_id: str) -> Response:

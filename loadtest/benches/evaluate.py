@@ -26,9 +26,9 @@ from loadtest.bench import Bench, BenchError, Session, check_sizes, machine
 from loadtest.references.documents import NodeDocuments
 from loadtest.references.libxml_postgres import libxml_postgres
 from loadtest.references.xpath_exists import XpathExists
-from tagmill_expressions.documents import composition
 from tagmill_expressions import definition, evaluation
 from tagmill_expressions import documents as composed
+from tagmill_expressions.documents import composition
 from tagmill_expressions.errors import DefinitionError
 
 REAL = Path(__file__).resolve().parents[2] / "tests" / "data" / "real-xpaths.txt"

@@ -114,7 +114,11 @@ def test_a_document_comes_back_as_it_was_put(operator: APIClient, put: Callable[
     assert "sandbox" in answer["Content-Security-Policy"]
     same = operator.get(f"{NODES}a/document", HTTP_IF_NONE_MATCH=answer["ETag"])
     assert (same.status_code, same.content) == (304, b"")
-    assert xml(operator, "a", GPU).json() == {"outcome": "unchanged", "rev": stored.json()["rev"]}
+    assert xml(operator, "a", GPU).json() == {
+        "outcome": "unchanged",
+        "rev": stored.json()["rev"],
+        "settled": None,
+    }
 
 
 def test_each_probe_has_its_document(operator: APIClient, put: Callable[..., None]) -> None:

@@ -1,4 +1,4 @@
-"""Changes settle where they happen: what is written, what is left to workers, and who comes between."""
+"""Changes settle where they happen: what is written, what is left to workers, who comes between."""
 
 from __future__ import annotations
 

@@ -12,8 +12,12 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 QUERY = re.compile(r"^-- name: (\w+)\n(.*?)(?=^-- name: |\Z)", re.MULTILINE | re.DOTALL)
 COMMENT = re.compile(r"--.*")
-# They change what the view `effective_match` is made of, under the locks that they name.
-WRITERS = {"apply_matches", "force_matches", "restore_matches", "invalidate_matches"}
+# They change what the view `effective_match` is made of, under the locks that they name, or lock it
+# for those that do.
+WRITERS = {
+    *("apply_matches", "force_matches", "restore_matches", "invalidate_matches"),
+    *("differing", "lock_matches", "locked_matches"),
+}
 
 
 def queries() -> dict[str, str]:

@@ -32,8 +32,8 @@ DEFINITIONS = [
     "//size > 1000",
     "true()",
     "//lldp:name[.='switch1']",
-    # The kernel leaves the first to lxml, and the second takes it more steps than a server has when its
-    # time is up.
+    # The kernel leaves the first to lxml, and the second takes it more steps than a server has when
+    # its time is up.
     "count(//namespace::*) > 3",
     "//*[//*[//*[//*[.='switch1']]]]",
 ]

@@ -51,8 +51,8 @@ SYSTEM_IDS = [f"n{number}" for number in range(10)]
 TAGS = ("red", "blue")
 CLIENTS = ("left", "right")
 SLOTS = 8
-# For how long a server evaluates what is uploaded: not at all, hardly (what takes few steps is still
-# answered), and as long as it needs.
+# For how long a server evaluates what is uploaded: not at all, hardly (what takes few steps is
+# still answered), and as long as it needs.
 SETTLE_SECONDS = ("0", "0.000001", "5")
 
 
@@ -136,8 +136,8 @@ class Fleet(RuleBasedStateMachine):
         definition: str,
         probe: str,
     ) -> None:
-        """Between the evaluation of an upload and its locks, what is live changes, a worker completes,
-        and the node itself gets another document, or none of it."""
+        """Between the evaluation of an upload and its locks, what is live changes, a worker
+        completes, and the node itself may get another document."""
 
         def meanwhile(kind: Lock) -> None:
             if kind != Lock.PARTITION or meanwhile not in locks.watchers:

@@ -145,7 +145,7 @@ def _settled(held: Held, found: _Slots | None, evaluated: Evaluated) -> bool:
 
 
 def _answers(found: _Slots, evaluated: Evaluated) -> dict[int, int]:
-    """Of each expression that has them all, the verdicts over the positions in `found.slots`."""
+    """The verdicts of each expression that has them all, over the positions in `found.slots`."""
     if all(position is None for position in found.positions):
         return dict.fromkeys(evaluated.live.ids, 0)
     answers = {}

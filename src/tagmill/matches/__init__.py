@@ -6,6 +6,7 @@ It knows neither tags nor workers.
 - `expressions`: the immutable expression that stands for a definition.
 - `matches`: results are applied by compare-and-set.
 - `staleness`: the one place that decides which matches are fresh.
+- `verdicts`: what the kernel says of single documents, in this process.
 """
 
-__all__ = ["expressions", "matches", "models", "staleness"]
+__all__ = ["expressions", "matches", "models", "staleness", "verdicts"]
