@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, Literal
 
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
@@ -70,6 +71,12 @@ CONDITIONS = [
 class Schema(AutoSchema):
     def get_override_parameters(self) -> list[Any]:
         return CONDITIONS if self.method in getattr(self.view, "conditional", ()) else []
+
+    def get_description(self) -> str:  # type: ignore[override]  # the stubs know DRF's own alone
+        """What a base class says of itself is for whoever writes a view."""
+        found: str = super().get_description()
+        bases = type(self.view).__mro__[1:]
+        return "" if found in {inspect.cleandoc(kind.__doc__ or "") for kind in bases} else found
 
     def _get_response_bodies(self, direction: Direction = "response") -> Any:
         """Every operation can fail; with which codes, docs/api.md says."""

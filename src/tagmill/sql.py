@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from django.db import connection
 from django.db.backends.postgresql.base import ServerBindingCursor
+
+Row = TypeVar("Row")
 
 NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 
@@ -66,6 +69,14 @@ def rows(module_file: str, name: str, parameters: dict[str, Any]) -> list[tuple[
     with connection.cursor() as cursor:
         cursor.execute(query(module_file, name), parameters)
         return list(cursor.fetchall()) if cursor.description else []
+
+
+def named(
+    row: Callable[..., Row], module_file: str, name: str, parameters: dict[str, Any]
+) -> list[Row]:
+    """All rows that a named query returns, each as a `row`, a NamedTuple with the query's columns
+    in its order."""
+    return [row(*found) for found in rows(module_file, name, parameters)]
 
 
 def values(module_file: str, name: str, parameters: dict[str, Any]) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from io import StringIO
 from typing import Any
 
@@ -11,6 +12,8 @@ import yaml
 from django.core.management import call_command
 from drf_spectacular.views import SpectacularAPIView
 from rest_framework.test import APIClient
+
+from api.rest.base import Resource
 
 METHODS = {"get", "post", "put", "patch", "delete"}
 
@@ -28,6 +31,13 @@ def test_every_operation_documents_its_problems(schema: Any) -> None:
         for method in METHODS & operations.keys():
             answers = operations[method]["responses"]
             assert "application/problem+json" in answers["default"]["content"], (method, path)
+
+
+def test_no_operation_is_described_by_what_a_base_class_says_of_itself(schema: Any) -> None:
+    said = inspect.cleandoc(Resource.__doc__ or "")
+    for path, operations in schema["paths"].items():
+        for method in METHODS & operations.keys():
+            assert operations[method].get("description") != said, (method, path)
 
 
 def test_the_worker_protocol_takes_worker_tokens_and_nothing_else(schema: Any) -> None:

@@ -26,6 +26,12 @@ def queries() -> dict[str, str]:
     }
 
 
+def test_every_query_says_what_it_is_for() -> None:
+    files = (ROOT / "src" / "tagmill").glob("*/queries.sql")
+    texts = [found for file in files for found in QUERY.findall(file.read_text())]
+    assert [name for name, text in texts if not text.startswith("-- ")] == []
+
+
 def modules(room: str) -> list[Path]:
     return [path for path in (ROOT / room).rglob("*.py") if "migrations" not in path.parts]
 

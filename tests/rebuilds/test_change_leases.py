@@ -61,12 +61,12 @@ def named(answer: LeaseAnswer) -> list[tuple[int, set[int | None]]]:
 
 
 def paid(worker: Worker) -> None:
-    Worker.objects.filter(id=worker.id).update(rebuilds_until="2000-01-01T00:00Z")
+    Worker.objects.filter(id=worker.id).update(change_quota_until="2000-01-01T00:00Z")
 
 
 def in_debt(worker: Worker) -> None:
     with connection.cursor() as cursor:
-        cursor.execute("UPDATE worker SET rebuilds_until = now() + interval '1 hour'")
+        cursor.execute("UPDATE worker SET change_quota_until = now() + interval '1 hour'")
 
 
 def test_a_change_comes_before_a_rebuild_that_waits(ids: list[int]) -> None:
@@ -152,8 +152,8 @@ def test_a_lease_of_changes_is_owed_to_rebuilds(ids: list[int]) -> None:
     execute("UPDATE lease SET leased_at = now() - interval '10 seconds'")
     finish(worker, answer)
     worker.refresh_from_db()
-    assert Worker.objects.filter(rebuilds_until__gt=Now()).exists()
-    assert worker.ordinary_until < worker.rebuilds_until
+    assert Worker.objects.filter(change_quota_until__gt=Now()).exists()
+    assert worker.preview_quota_until < worker.change_quota_until
 
 
 def test_without_rebuilds_a_debt_stops_no_change(ids: list[int]) -> None:

@@ -31,7 +31,7 @@ from tagmill.errors import (
 from tagmill.fleet import clusters
 from tagmill.fleet.documents import Upload
 from tagmill.fleet.models import Cluster
-from tagmill.flows import emptied, ingest, maintenance
+from tagmill.flows import full_partitions, ingest, maintenance
 from tagmill.flows.clusters import delete as delete_cluster
 from tagmill.matches import staleness
 from tagmill.tags import assignments, previews, rebuilds, tags
@@ -214,7 +214,7 @@ class Chaos:
             maintenance.collect,
             maintenance.collect_expressions,
             rebuilds.settle,
-            emptied.drop,
+            full_partitions.delete_empty,
             maintenance.clean,
         ):
             task()  # type: ignore[operator]

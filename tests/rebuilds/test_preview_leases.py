@@ -55,7 +55,7 @@ def names(worker: Worker) -> list[set[str]]:
 
 
 def paid(worker: Worker) -> None:
-    Worker.objects.filter(id=worker.id).update(ordinary_until="2000-01-01T00:00Z")
+    Worker.objects.filter(id=worker.id).update(preview_quota_until="2000-01-01T00:00Z")
 
 
 def test_a_lease_for_a_preview_names_nothing_else(user: User) -> None:

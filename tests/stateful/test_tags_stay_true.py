@@ -307,7 +307,7 @@ class Fleet(RuleBasedStateMachine):
         """The worker has spent enough on other work: previews and changes come first again."""
         renewed = Worker.objects.filter(id=self.workers[worker].id)
         before = F("registered_at") - timedelta(seconds=1)
-        renewed.update(ordinary_until=before, rebuilds_until=before)
+        renewed.update(preview_quota_until=before, change_quota_until=before)
 
     @rule()
     def maintain(self) -> None:

@@ -143,6 +143,21 @@ def test_a_page_is_not_unpacked_to_see_how_to_go_on() -> None:
     run(story())
 
 
+@pytest.mark.parametrize(
+    "node",
+    [
+        {"slot": 0, "rev": 1, "probes": {"lshw": 1}},
+        {"slot": "0", "rev": 1, "probes": None},
+        {"slot": 0, "rev": 1, "probes": {}, "more": 1},
+        {"slot": 0, "rev": 1},
+    ],
+)
+def test_a_page_with_a_node_that_does_not_fit_is_refused(node: dict[str, object]) -> None:
+    batch = {"partition": 1, "rev": 4, "nodes": [node], "next": None}
+    with pytest.raises(ProtocolError, match=r"not a batch: nodes\[0\]"):
+        pages.entries(zstandard.compress(orjson.dumps(batch)))
+
+
 def test_a_page_that_is_not_compressed_is_read_too() -> None:
     async def story() -> None:
         rig = Rig()

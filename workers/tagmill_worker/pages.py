@@ -8,10 +8,10 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field
 
-import orjson
 import zstandard
 
 from tagmill_wire import zstd
+from tagmill_wire.messages import Batch, WireError, load
 from tagmill_wire.pagehead import PageHead
 from tagmill_worker.errors import AnswerTooLarge, ProtocolError
 
@@ -76,14 +76,8 @@ def nodes(data: bytes) -> list[tuple[int, dict[str, str] | None]]:
 
 
 def entries(data: bytes) -> list[tuple[int, int, dict[str, str] | None]]:
-    """The (slot, rev, probes) of a page. Raises ProtocolError.
-
-    Checks less than `messages.load`, which costs a tenth of an evaluation.
-    """
+    """The (slot, rev, probes) of a page. Raises ProtocolError."""
     try:
-        return [
-            (int(node["slot"]), int(node["rev"]), node["probes"])
-            for node in orjson.loads(unpack(data))["nodes"]
-        ]
-    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-        raise ProtocolError(f"not a batch: {error!r}") from None
+        return [(node.slot, node.rev, node.probes) for node in load(Batch, unpack(data)).nodes]
+    except WireError as error:
+        raise ProtocolError(f"not a batch: {error}") from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 from django.db import transaction
@@ -19,6 +19,22 @@ log = structlog.get_logger("tagmill.batches")
 BEFORE_THE_FIRST = -1
 
 
+class _Revision(NamedTuple):
+    incarnation: str | None
+    rev: int | None
+
+
+class _Document(NamedTuple):
+    """A document of a node; or a node without any, whose probe is None."""
+
+    slot: int
+    rev: int
+    is_deleted: bool
+    found: int
+    probe: str | None
+    xml: str | None
+
+
 def revision(partition_id: int) -> int:
     """The partition's rev. Raises NotFound."""
     rev = Partition.objects.filter(id=partition_id).values_list("rev", flat=True).first()
@@ -32,7 +48,7 @@ def revision_in(named: str, partition_id: int, since: int | None) -> int:
     IncarnationChanged, NotFound, and Invalid for a `since` that has never been."""
     if not named:
         raise Invalid("name the incarnation that the lease is of", field="incarnation")
-    ((current, rev),) = sql.rows(__file__, "revision", {"partition": partition_id})
+    ((current, rev),) = sql.named(_Revision, __file__, "revision", {"partition": partition_id})
     if current != named:
         raise incarnation.changed()
     if rev is None:
@@ -60,7 +76,8 @@ def read(
     low costs an evaluation; one that is too high would hide a change for ever.
     """
     rev = revision(partition_id)
-    found = sql.rows(
+    found = sql.named(
+        _Document,
         __file__,
         "batch",
         {
@@ -72,17 +89,17 @@ def read(
         },
     )
     nodes = _nodes(found)
-    has_more = bool(found) and found[0][3] > len(nodes)
+    has_more = bool(found) and found[0].found > len(nodes)
     return Batch(partition_id, rev, nodes, nodes[-1].slot if has_more else None)
 
 
-def _nodes(found: list[tuple[Any, ...]]) -> list[BatchNode]:
+def _nodes(found: list[_Document]) -> list[BatchNode]:
     nodes: list[BatchNode] = []
     probes: dict[str, str] = {}
-    for slot, rev, is_deleted, _, probe, xml in found:
-        if not nodes or nodes[-1].slot != slot:
+    for row in found:
+        if not nodes or nodes[-1].slot != row.slot:
             probes = {}
-            nodes.append(BatchNode(slot, rev, None if is_deleted else probes))
-        if probe is not None:
-            probes[probe] = xml
+            nodes.append(BatchNode(row.slot, row.rev, None if row.is_deleted else probes))
+        if row.probe is not None and row.xml is not None:
+            probes[row.probe] = row.xml
     return nodes

@@ -55,13 +55,13 @@ def changed() -> IncarnationChanged:
 def noted() -> UUID | None:
     """The incarnation; None where the history is another. Makes none: it may be asked in a
     transaction that has locks."""
-    found = sql.rows(__file__, "incarnation", {})
-    return found[0][0] if found else None
+    return next(iter(sql.values(__file__, "incarnation", {})), None)
 
 
 def _renewed(declared: bool) -> UUID:
-    made = sql.rows(__file__, "renew_incarnation", {"declared": declared})
-    if made:
-        log.warning("a new incarnation of the database", action="renew", uuid=str(made[0][0]))
-    # Another process may have been first, and in the same moment.
-    return made[0][0] if made else noted() or current()
+    made: list[UUID] = sql.values(__file__, "renew_incarnation", {"declared": declared})
+    for uuid in made:
+        log.warning("a new incarnation of the database", action="renew", uuid=str(uuid))
+        return uuid
+    # Another process was first, and may be so again in the same moment.
+    return noted() or current()

@@ -203,9 +203,22 @@ def _pack(vocabulary: words.Vocabulary) -> bytes:
 # -- the whole fleet's -----------------------------------------------------------------------------
 
 
+class _Stored(NamedTuple):
+    """Partitions with a vocabulary, the sum of their revs and the last of them; partitions without
+    one and partitions whose one is behind; and the documents learnt from."""
+
+    incarnation: UUID | None
+    partitions: int
+    revs: int
+    last: int
+    missing: int
+    behind: int
+    documents: int
+
+
 @dataclass
 class _Merged:
-    """`state` is that of the database, as the query `vocabulary_state` returns it; `revs` are by
+    """`state`: partitions, revs and last of what was stored then; `revs` are by
     partition, and mean something in the incarnation alone."""
 
     incarnation: UUID | None = None
@@ -220,21 +233,19 @@ _merged = _Merged()
 
 def fleet() -> Known:
     """One query while nothing has changed. Of the threads that find a change, one merges."""
-    ((uuid, count, revs, last, missing, behind, documents),) = sql.rows(
-        __file__, "vocabulary_state", {"version": words.VERSION}
-    )
-    if missing or not count:
-        return Known(None, count, missing, behind)
-    state = (count, revs, last)
-    uuid = uuid or incarnation.current()
+    (stored,) = sql.named(_Stored, __file__, "vocabulary_state", {"version": words.VERSION})
+    if stored.missing or not stored.partitions:
+        return Known(None, stored.partitions, stored.missing, stored.behind)
+    state = (stored.partitions, stored.revs, stored.last)
+    uuid = stored.incarnation or incarnation.current()
     with _lock:
         if _merged.incarnation != uuid:
             _merged.incarnation, _merged.state = uuid, ()
             _merged.vocabulary, _merged.revs = None, {}
         if _merged.state != state:
-            _refresh(documents)
+            _refresh(stored.documents)
             _merged.state = state
-        return Known(_merged.vocabulary, count, missing, behind)
+        return Known(_merged.vocabulary, stored.partitions, stored.missing, stored.behind)
 
 
 def _refresh(documents: int) -> None:

@@ -23,6 +23,7 @@ import threading
 from collections.abc import Callable
 from datetime import timedelta
 from importlib import import_module
+from typing import NamedTuple
 
 import structlog
 from asgiref.sync import sync_to_async
@@ -35,7 +36,7 @@ from tagmill.audit import trail
 from tagmill.config import load
 from tagmill.database import MAINTENANCE_SECONDS
 from tagmill.fleet import incarnation
-from tagmill.flows import emptied
+from tagmill.flows import full_partitions
 from tagmill.locks import Lock
 from tagmill.tags import changes, previews, publishing, rebuilds
 from tagmill.tags.models import Rebuild
@@ -119,7 +120,7 @@ def clean() -> None:
     queue.delete_finished_jobs()
     trail.forget()
     changes.forget()
-    emptied.drop()
+    full_partitions.delete_empty()
     sessions = import_module(settings.SESSION_ENGINE)
     sessions.SessionStore.clear_expired()
     age = timedelta(days=load().rebuild_days)
@@ -141,7 +142,7 @@ def collect_expressions() -> int:
         locks.housekeeping()
         sql.run(__file__, "note_use", {"hours": hours})
         rows = locks.query(Lock.EXPRESSION, __file__, "unreferenced", {"hours": hours})
-        found = [row[0] for row in rows]
+        found = [expression for (expression,) in rows]
         if found:
             sql.run(__file__, "collect_expressions", {"expressions": found})
     return len(found)
@@ -175,7 +176,12 @@ async def _run(stop: threading.Event) -> None:
         await close()
 
 
+class _Growth(NamedTuple):
+    table: str
+    rows: float
+
+
 def growing_tables() -> list[tuple[str, float]]:
     """(table, about how many rows) of those that grow until their rows are old enough."""
-    found = sql.rows(__file__, "estimated_rows", {"tables": list(GROWING)})
-    return [(table, float(estimate)) for table, estimate in found]
+    found = sql.named(_Growth, __file__, "estimated_rows", {"tables": list(GROWING)})
+    return [(growth.table, float(growth.rows)) for growth in found]

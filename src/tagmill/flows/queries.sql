@@ -27,6 +27,8 @@ WHERE e.id = ANY(%(expressions)s)
 
 
 -- name: delete_documents
+-- Deletes single documents of nodes. Relies on: the nodes' partitions are locked, and this transaction
+-- writes the nodes' digests, too.
 DELETE FROM document
 USING unnest(%(node_ids)s::bigint[], %(probes)s::text[]) AS gone (node_id, probe)
 WHERE document.node_id = gone.node_id AND document.probe = gone.probe
@@ -34,6 +36,8 @@ WHERE document.node_id = gone.node_id AND document.probe = gone.probe
 
 -- name: delete_partitions
 -- Removes partitions that have no live node, with everything that refers to them but the audit trail.
+-- Relies on: the fleet is held alone, so that nobody refers to them meanwhile; a tombstone has no documents;
+-- foreign keys are checked at the end, so that the parts may run in any order.
 WITH gone AS (SELECT unnest(%(partitions)s::bigint[]) AS id),
 targets AS (DELETE FROM rebuild_target USING gone WHERE partition_id = gone.id),
 matches AS (DELETE FROM match USING gone WHERE partition_id = gone.id),
@@ -63,11 +67,13 @@ RETURNING match.expression_id
 
 
 -- name: delete_documents_of_nodes
+-- Deletes all documents of nodes that this transaction deletes. Relies on: their partitions are locked.
 DELETE FROM document WHERE node_id = ANY(%(node_ids)s)
 
 
 -- name: estimated_rows
 -- What the last vacuum or analyze estimated: to count would be to read all of each table.
+-- Relies on: nothing; it may be behind.
 SELECT relname::text, greatest(reltuples, 0)
 FROM pg_class
 WHERE oid = ANY(%(tables)s::regclass[])
@@ -109,6 +115,7 @@ RETURNING system_id, id
 
 -- name: live_nodes
 -- Live nodes by system_id, with the digests of their documents (two arrays, in the same order).
+-- Relies on: nothing; whoever writes asks again under the partitions' locks.
 SELECT n.id, n.system_id, n.hostname, n.kind, n.partition_id, n.slot, n.rev, p.cluster_id,
        array(SELECT d.probe FROM document d WHERE d.node_id = n.id ORDER BY d.probe),
        array(SELECT d.digest FROM document d WHERE d.node_id = n.id ORDER BY d.probe)
@@ -118,12 +125,15 @@ WHERE n.system_id = ANY(%(system_ids)s) AND n.deleted_at IS NULL
 
 
 -- name: move_documents
+-- The documents of a node go to its row in another partition. Relies on: both partitions are locked, and
+-- the new row has no documents yet.
 UPDATE document SET node_id = %(new)s WHERE node_id = %(old)s
 
 
 -- name: note_use
 -- Keeps `used_at` of the expressions that a tag names near now, so that one that was published for days is
 -- still kept for a while after it is replaced. Noted six times in the hours that it is kept for.
+-- Relies on: nothing; an expression that is locked is noted the next time.
 UPDATE expression
 SET used_at = now()
 FROM (
@@ -167,6 +177,8 @@ WHERE node.id = new.id
 
 
 -- name: upsert_documents
+-- Stores documents, in the place of those with the same probe. Relies on: the nodes' partitions are locked,
+-- and no probe of a node is given twice.
 -- Run with `sql.run_binary`.
 INSERT INTO document (node_id, probe, xml, size, digest)
 SELECT node_id, probe, xml, size, digest

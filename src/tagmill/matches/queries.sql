@@ -48,6 +48,7 @@ ON CONFLICT (expression_id, partition_id) DO UPDATE SET members = excluded.membe
 
 -- name: hold_expressions
 -- Keeps expressions from being collected until the transaction ends.
+-- Relies on: the collector skips what is locked.
 SELECT id FROM expression WHERE id = ANY(%(expressions)s) ORDER BY id FOR KEY SHARE
 
 
@@ -70,6 +71,7 @@ WHERE m.partition_id = ANY(%(partitions)s) AND m.expression_id = ANY(%(expressio
 
 -- name: record_changes
 -- The audit trail. Append only.
+-- Relies on: the matches are locked, so that the changes of one follow each other.
 -- Run with `sql.run_binary`.
 INSERT INTO match_change (expression_id, partition_id, from_rev, to_rev, added, removed)
 SELECT *

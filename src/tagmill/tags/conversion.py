@@ -7,7 +7,7 @@ automatic ───────────► manual      the nodes that it sho
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tagmill import sql
 from tagmill.audit import acting
@@ -56,13 +56,20 @@ def make_manual(tag: Tag) -> None:
     rebuilds.finish_reached()
 
 
+class _Present(NamedTuple):
+    partition: int
+    capacity: int
+    members: bytes
+    deleted: list[int]
+
+
 def _assign_present(tag: Tag, expression: int) -> None:
-    rows = sql.rows(__file__, "present_members", {"expression": expression})
+    rows = sql.named(_Present, __file__, "present_members", {"expression": expression})
     members = {
-        partition: bitmap.to_bytes(
-            bitmap.from_bytes(stored) & ~bitmap.from_slots(deleted), capacity
+        row.partition: bitmap.to_bytes(
+            bitmap.from_bytes(row.members) & ~bitmap.from_slots(row.deleted), row.capacity
         )
-        for partition, capacity, stored, deleted in rows
+        for row in rows
     }
     present = {partition: bits for partition, bits in members.items() if any(bits)}
     Assignment.objects.bulk_create(

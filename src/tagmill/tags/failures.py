@@ -60,8 +60,8 @@ def count(worker: int, failures: Sequence[Failed], *, is_alone: bool) -> list[in
         "partitions": [item.partition for item in failures],
         "revs": [item.rev for item in failures],
     }
-    rows = sql.rows(__file__, "countable_failures", values) if failures else []
-    by_expression: dict[int, list[Failed]] = {row[0]: [] for row in rows}
+    countable = sql.values(__file__, "countable_failures", values) if failures else []
+    by_expression: dict[int, list[Failed]] = {expression: [] for expression in countable}
     for item in failures:
         if item.expression in by_expression:
             by_expression[item.expression].append(item)
@@ -79,7 +79,7 @@ def _count(worker: int, failures: dict[int, list[Failed]], is_alone: bool) -> No
         "most": most,
         "most_alone": most if is_alone else most * PATIENCE,
     }
-    for (expression,) in sql.rows(__file__, "count_failures", values):
+    for expression in sql.values(__file__, "count_failures", values):
         reason = _readable(failures[expression][0].reason)
         reason = f"{reason}. {_what_helps(reason)}"
         Expression.objects.filter(id=expression).update(failed_at=Now(), failure=reason)

@@ -25,6 +25,18 @@ class TagStatus:
     failure: str
 
 
+class _Row(NamedTuple):
+    """A row about an expression, a tag, or neither: `partitions` are those where it is fresh, none,
+    or all there are."""
+
+    expression: int | None
+    tag: int | None
+    partitions: int
+    evaluated_at: datetime | None
+    nodes: int
+    failure: str | None
+
+
 class _Status(NamedTuple):
     stale: int
     evaluated_at: datetime | None
@@ -48,15 +60,16 @@ def status(tags: Sequence[Tag]) -> dict[int, TagStatus]:
     evaluated: dict[int | None, _Status] = {}
     assigned: dict[int, int] = {}
     # The number of partitions comes first.
-    for expression, tag, count, evaluated_at, nodes, failure in sql.rows(
-        __file__, "status", values
-    ):
-        if expression is not None:
-            evaluated[expression] = _Status(partitions - count, evaluated_at, nodes, failure or "")
-        elif tag is not None:
-            assigned[tag] = nodes
+    for row in sql.named(_Row, __file__, "status", values):
+        if row.expression is not None:
+            stale = partitions - row.partitions
+            evaluated[row.expression] = _Status(
+                stale, row.evaluated_at, row.nodes, row.failure or ""
+            )
+        elif row.tag is not None:
+            assigned[row.tag] = row.nodes
         else:
-            partitions = count
+            partitions = row.partitions
     # An expression that was collected meanwhile is one that nobody has evaluated.
     missing = _Status(partitions, None, 0, "")
     found: dict[int, TagStatus] = {}

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from tagmill import sql
@@ -48,6 +48,19 @@ class Filters:
     hostname: str | None = None
 
 
+class _Bitmaps(NamedTuple):
+    """What the filters are made of, in one partition. `named`: slots with the hostname."""
+
+    partition: int
+    slots: int
+    named: list[int] | None
+    members: list[bytes | None]
+
+
+def _found(partition: int, slot: int, *node: Any) -> Found:
+    return Found(partition * PLACES + slot, *node)
+
+
 def matching(filters: Filters, after: int, limit: int) -> list[Found]:
     """Up to `limit` live nodes whose key is above `after`. They carry what `node_tag` says."""
     return page(_places(filters, after), limit)
@@ -60,10 +73,7 @@ def page(places: Iterator[int], limit: int) -> list[Found]:
     while len(found) < limit and (keys := list(islice(places, wanted))):
         pairs = [divmod(key, PLACES) for key in keys]
         values = {"partitions": [pair[0] for pair in pairs], "slots": [pair[1] for pair in pairs]}
-        live = [
-            Found(partition * PLACES + slot, *node)
-            for partition, slot, *node in sql.rows(__file__, "nodes_at", values)
-        ]
+        live = sql.named(_found, __file__, "nodes_at", values)
         found += live
         # Twice what is missing, or twice as many again where few of them live.
         missing = limit - len(found)
@@ -88,15 +98,15 @@ def _places(filters: Filters, after: int) -> Iterator[int]:
         "first": max(0, after) // PLACES,
         "most": MAX_PARTITIONS,
     }
-    while rows := sql.rows(__file__, "bitmaps", values):
-        for partition, slots, named, members in rows:
-            bits = (1 << slots) - 1
+    while rows := sql.named(_Bitmaps, __file__, "bitmaps", values):
+        for row in rows:
+            bits = (1 << row.slots) - 1
             if filters.hostname is not None:
-                bits &= bitmap.from_slots(named or ())
-            sets = [0 if data is None else bitmap.from_bytes(data) for data in members]
+                bits &= bitmap.from_slots(row.named or ())
+            sets = [0 if data is None else bitmap.from_bytes(data) for data in row.members]
             for has in sets[: len(filters.tags)]:
                 bits &= has
             for has in sets[len(filters.tags) :]:
                 bits &= ~has
-            yield from above(partition, bits, after)
-        values["first"] = rows[-1][0] + 1
+            yield from above(row.partition, bits, after)
+        values["first"] = rows[-1].partition + 1

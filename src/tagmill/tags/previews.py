@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import chain
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 from uuid import UUID
 
 from django.contrib.auth.models import User
@@ -80,6 +81,29 @@ class Counts:
         return self.nodes / self.evaluated_nodes if self.evaluated_nodes else None
 
 
+class _Reached(NamedTuple):
+    uuid: UUID
+    partitions: int
+    pending: int
+    completed_at: datetime | None
+    failure: str | None
+
+
+class _Expired(NamedTuple):
+    preview: int
+    expression: int
+
+
+class _Members(NamedTuple):
+    partition: int
+    cluster: int
+    slots: int
+    nodes: int
+    members: bytes | None
+    before: bytes | None
+    deleted: list[int] | None
+
+
 class _Part(NamedTuple):
     """A partition's bitmaps. Until it is evaluated, no slot is in any of them."""
 
@@ -132,7 +156,7 @@ def start(
         compared = _held_tag(compare_to)
         ended = [preview.id for preview in locks.rows(older, to_delete=True)]
         Preview.objects.filter(id__in=ended).delete()
-        ((made,),) = sql.rows(
+        (made,) = sql.values(
             __file__,
             "insert_preview",
             {
@@ -186,12 +210,13 @@ def cancel(uuid: UUID) -> None:
 def forget_expired() -> int:
     """Delete the previews that have expired, with the claim of their expressions; how many."""
     with transaction.atomic():
-        found = locks.query(Lock.EXPRESSION, __file__, "expired_previews", {})
-        over = Preview.objects.filter(id__in=[preview for preview, _ in found])
+        rows = locks.query(Lock.EXPRESSION, __file__, "expired_previews", {})
+        found = [_Expired(*row) for row in rows]
+        over = Preview.objects.filter(id__in=[expired.preview for expired in found])
         locks.rows(over, to_delete=True)
         over.delete()
         if found:
-            _renew({expression for _, expression in found})
+            _renew({expired.expression for expired in found})
             _notify_ended()
     return len(found)
 
@@ -199,15 +224,14 @@ def forget_expired() -> int:
 def progress(previews: Sequence[UUID]) -> dict[UUID, Progress]:
     """The progress of the previews that still exist."""
     found = {}
-    for uuid, partitions, pending, completed_at, failure in sql.rows(
-        __file__, "preview_progress", {"previews": list(previews)}
-    ):
-        if completed_at is not None or not pending:
-            found[uuid] = Progress("complete", partitions, 0, "")
-        elif failure is not None:
-            found[uuid] = Progress("failed", partitions, pending, failure)
+    values = {"previews": list(previews)}
+    for row in sql.named(_Reached, __file__, "preview_progress", values):
+        if row.completed_at is not None or not row.pending:
+            found[row.uuid] = Progress("complete", row.partitions, 0, "")
+        elif row.failure is not None:
+            found[row.uuid] = Progress("failed", row.partitions, row.pending, row.failure)
         else:
-            found[uuid] = Progress("evaluating", partitions, pending, "")
+            found[row.uuid] = Progress("evaluating", row.partitions, row.pending, "")
     return found
 
 
@@ -251,7 +275,8 @@ class Membership:
             "compare_to": preview.compare_to_id,
             "cluster": cluster,
         }
-        self._parts = list(_parts(sql.rows(__file__, "preview_members", values)))
+        rows = sql.named(_Members, __file__, "preview_members", values)
+        self._parts = list(_parts(rows))
 
     def counts(self) -> Counts:
         return _counted(self._parts)
@@ -279,27 +304,28 @@ def _held_tag(name: str | None) -> int | None:
     found = locks.query(Lock.TAG, __file__, "hold_tag", {"name": name})
     if not found:
         raise NotFound(f"there is no tag {name!r} to compare with")
-    return int(found[0][0])
+    ((tag,),) = found
+    return int(tag)
 
 
 def _renew(expressions: set[int]) -> None:
     sql.run(__file__, "renew_expressions", {"expressions": sorted(expressions)})
 
 
-def _parts(rows: list[tuple[Any, ...]]) -> Iterator[_Part]:
-    for partition, cluster, slots, nodes, members, before, gone in rows:
-        if members is None:
-            yield _Part(partition, cluster, nodes, False, 0, 0, 0)
+def _parts(rows: Iterable[_Members]) -> Iterator[_Part]:
+    for row in rows:
+        if row.members is None:
+            yield _Part(row.partition, row.cluster, row.nodes, False, 0, 0, 0)
             continue
-        live = ~bitmap.from_slots(gone or ())
+        live = ~bitmap.from_slots(row.deleted or ())
         yield _Part(
-            partition,
-            cluster,
-            nodes,
+            row.partition,
+            row.cluster,
+            row.nodes,
             True,
-            ((1 << slots) - 1) & live,
-            bitmap.from_bytes(members) & live,
-            bitmap.from_bytes(before) & live if before is not None else 0,
+            ((1 << row.slots) - 1) & live,
+            bitmap.from_bytes(row.members) & live,
+            bitmap.from_bytes(row.before) & live if row.before is not None else 0,
         )
 
 

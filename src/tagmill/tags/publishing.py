@@ -27,7 +27,7 @@ def publish_locked(tags: Sequence[int], without: Sequence[int] = ()) -> list[int
     if not tags:
         return []
     values = {"tags": list(tags), "without": list(without)}
-    complete = [row[0] for row in sql.rows(__file__, "complete_tags", values)]
+    complete: list[int] = sql.values(__file__, "complete_tags", values)
     if complete:
         # A manual tag that became automatic was assigned by hand until now.
         Assignment.objects.filter(tag__in=complete).delete()

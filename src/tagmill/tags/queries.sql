@@ -3,6 +3,7 @@
 -- given, and the nodes of each tag given, in the order of the tags; null where there are none. The nodes of a
 -- tag are its published match, or its assignments where it has no published expression. Each bitmap is read
 -- by its key: a join would read all of its partition.
+-- Relies on: whoever shows nodes asks which of them live (`nodes_at`): bits of deleted ones may be set.
 WITH wanted AS MATERIALIZED (
     SELECT given.place, tag.id, tag.expression_id
     FROM unnest(%(tags)s::bigint[]) WITH ORDINALITY AS given (id, place)
@@ -101,6 +102,7 @@ ORDER BY 1
 
 -- name: delete_assignment_changes
 -- Deletes some changes of assignments that are older than they are kept. An index finds where old ones are.
+-- Relies on: one process at a time deletes what is old.
 DELETE FROM assignment_change
 WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM assignment_change WHERE at < now() - make_interval(days => %(days)s) LIMIT %(most)s
@@ -109,6 +111,7 @@ WHERE ctid = ANY (ARRAY(
 
 -- name: delete_changes
 -- Deletes some changes of the trail that are older than they are kept. An index finds where old ones are.
+-- Relies on: one process at a time deletes what is old.
 DELETE FROM match_change
 WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM match_change WHERE at < now() - make_interval(days => %(days)s) LIMIT %(most)s
@@ -117,6 +120,7 @@ WHERE ctid = ANY (ARRAY(
 
 -- name: delete_targets
 -- Deletes some targets of rebuilds that are over and whose totals are stored: nobody reads them any more.
+-- Relies on: one process at a time deletes what is old.
 DELETE FROM rebuild_target
 WHERE ctid = ANY (ARRAY(
     SELECT t.ctid
@@ -130,6 +134,7 @@ WHERE ctid = ANY (ARRAY(
 -- name: expired_previews
 -- The previews that have expired, with their expressions locked, except where somebody is making or
 -- cancelling a preview of the same expression.
+-- Relies on: previews of an expression are made and deleted under its lock.
 SELECT v.id, v.expression_id
 FROM expression e
 JOIN preview v ON v.expression_id = e.id
@@ -141,6 +146,7 @@ FOR NO KEY UPDATE OF e SKIP LOCKED
 -- name: first_tags
 -- For each rebuild given: how many tags it has, and the names of the first of them, in the order in which the
 -- tags were made. A rebuild may have all tags there are: no more of them than are shown are looked up.
+-- Relies on: nothing.
 SELECT r.id,
        (SELECT count(*) FROM rebuild_tag rt WHERE rt.rebuild_id = r.id),
        ARRAY(
@@ -177,11 +183,14 @@ WHERE match.expression_id = held.expression_id AND match.partition_id = held.par
 
 
 -- name: hold_tag
+-- Keeps the tag that a preview is compared with from being deleted until the transaction ends; it may change.
+-- Relies on: a tag is deleted under a lock that excludes this one.
 SELECT id FROM tag WHERE name = %(name)s FOR KEY SHARE
 
 
 -- name: insert_preview
 -- The targets are the partitions' revs now: what is uploaded later does not delay the preview.
+-- Relies on: the fleet is held, so that no partition goes meanwhile.
 INSERT INTO preview (uuid, requested_by_id, client, expression_id, compare_to_id, targets, expires_at)
 SELECT gen_random_uuid(), %(user)s, %(client)s, %(expression)s, %(compare_to)s,
        coalesce(jsonb_object_agg(id, rev), '{}'), now() + make_interval(secs => 60 * %(minutes)s)
@@ -191,6 +200,7 @@ RETURNING id
 
 -- name: live_workers
 -- For each cluster: (id, name, live workers whose token names it).
+-- Relies on: a worker that lives has sent a heartbeat within `seconds`.
 SELECT c.id, c.name,
        (SELECT count(*)
         FROM worker
@@ -205,6 +215,7 @@ ORDER BY c.name
 
 -- name: lock_client
 -- The previews of one client of a user are made and cancelled one after the other.
+-- Relies on: nothing; two clients with the same hash wait for each other without need.
 SELECT pg_advisory_xact_lock(hashtextextended(%(client)s, %(user)s))
 
 
@@ -220,6 +231,7 @@ FOR NO KEY UPDATE
 -- name: membership
 -- The incarnation of the database (null: not noted yet), and one text that changes whenever the node list
 -- of the tag could read differently within it.
+-- Relies on: members change with the match's rev or its time, or with the partition's rev when a node moves in.
 SELECT (SELECT uuid FROM current_incarnation), coalesce(string_agg(
            concat_ws(':', p.id, p.rev, m.rev, extract(epoch FROM m.evaluated_at), md5(a.members)),
            ',' ORDER BY p.id
@@ -238,6 +250,7 @@ JOIN node n ON n.partition_id = place.partition_id AND n.slot = place.slot
 
 -- name: nodes_at
 -- The live nodes at these (partition, slot), in their order.
+-- Relies on: a slot is never used again.
 SELECT n.partition_id, n.slot, n.system_id, n.hostname, n.kind, c.name, c.uuid, n.rev, n.created_at,
        n.updated_at
 FROM unnest(%(partitions)s::bigint[], %(slots)s::int[]) AS place (partition_id, slot)
@@ -250,6 +263,7 @@ ORDER BY n.partition_id, n.slot
 
 -- name: notify_previews
 -- Wakes those who wait for a preview of one of the expressions given, if there are any.
+-- Relies on: whoever is woken sees this transaction, since it has committed.
 SELECT pg_notify('tagmill_preview', '')
 WHERE EXISTS (
     SELECT FROM preview v WHERE v.expression_id = ANY(%(expressions)s) AND v.completed_at IS NULL
@@ -321,6 +335,7 @@ WHERE v.uuid = ANY(%(previews)s)
 -- name: progress
 -- A rebuild's targets: all and reached ones; and its partitions' nodes: all, and those of partitions in
 -- which every target is reached.
+-- Relies on: targets stay until the rebuild's totals are stored.
 SELECT coalesce(sum(targets), 0), coalesce(sum(reached), 0), coalesce(sum(node_count), 0),
        coalesce(sum(node_count) FILTER (WHERE reached = targets), 0)
 FROM (
@@ -384,6 +399,7 @@ WHERE e.id = ANY(%(expressions)s)
 -- name: restore_matches
 -- Takes back what a forced rebuild made stale and nobody has evaluated yet, unless another forced rebuild
 -- that still runs wants it too.
+-- Relies on: an evaluation that was stored since has removed `kept_rev`.
 WITH held AS MATERIALIZED (
     SELECT m.expression_id, m.partition_id
     FROM match m

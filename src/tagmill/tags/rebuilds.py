@@ -62,6 +62,26 @@ class FirstTags(NamedTuple):
     names: list[str]
 
 
+class _Reached(NamedTuple):
+    rebuild: int
+    has_failed: bool
+
+
+class _TagsOfRebuild(NamedTuple):
+    rebuild: int
+    total: int
+    names: list[str]
+
+
+class _Totals(NamedTuple):
+    """What a rebuild that is over keeps of its targets, and its row stores as JSON."""
+
+    total: int
+    done: int
+    nodes_total: int
+    nodes_done: int
+
+
 def request(
     names: Sequence[str] | None, by: User | None, reason: str = Rebuild.Reason.FORCED
 ) -> Rebuild:
@@ -188,31 +208,31 @@ def finish_reached(rebuilds: Sequence[int] | None = None) -> list[int]:
     locked = [rebuild.id for rebuild in locks.rows(running)]
     if not locked:
         return []
-    reached = sql.rows(__file__, "reached", {"rebuilds": locked})
-    for rebuild, has_failed in reached:
-        state = State.FAILED if has_failed else State.COMPLETE
-        Rebuild.objects.filter(id=rebuild).update(state=state, finished_at=Now())
+    reached = sql.named(_Reached, __file__, "reached", {"rebuilds": locked})
+    for over in reached:
+        state = State.FAILED if over.has_failed else State.COMPLETE
+        Rebuild.objects.filter(id=over.rebuild).update(state=state, finished_at=Now())
     if reached:
         notify_progress()
-    return [row[0] for row in reached]
+    return [over.rebuild for over in reached]
 
 
 def first_tags(rebuilds: Sequence[int], most: int) -> dict[int, FirstTags]:
     """For each of these rebuilds, how many tags it has, and the names of up to `most`."""
-    found = sql.rows(__file__, "first_tags", {"rebuilds": list(rebuilds), "most": most})
-    return {rebuild: FirstTags(total, names) for rebuild, total, names in found}
+    values = {"rebuilds": list(rebuilds), "most": most}
+    found = sql.named(_TagsOfRebuild, __file__, "first_tags", values)
+    return {row.rebuild: FirstTags(row.total, row.names) for row in found}
 
 
 def progress(rebuild: Rebuild) -> Progress:
     """Derived from the matches' revs against the targets, never counted."""
     # The targets first: where they are gone, the totals are there already.
-    ((total, done, nodes_total, nodes_done),) = (
-        map(int, row) for row in sql.rows(__file__, "progress", {"rebuild": rebuild.id})
-    )
+    (targets,) = sql.named(_Totals, __file__, "progress", {"rebuild": rebuild.id})
+    total, done, nodes_total, nodes_done = map(int, targets)
     current = Rebuild.objects.filter(id=rebuild.id).values_list("state", "totals").first()
     state, totals = current or (rebuild.state, rebuild.totals)
     if totals is not None:
-        total, done, nodes_total, nodes_done = totals
+        total, done, nodes_total, nodes_done = _Totals(*totals)
     elif state == State.COMPLETE:
         # Later rebuilds and changes do not undo it.
         done, nodes_done = total, nodes_total
@@ -232,7 +252,7 @@ def settle() -> int:
     over = Rebuild.objects.exclude(state=State.RUNNING).filter(totals__isnull=True)
     for rebuild in over.order_by("id")[:MAX_SETTLED]:
         found = progress(rebuild)
-        totals = [found.total, found.done, found.nodes_total, found.nodes_done]
+        totals = _Totals(found.total, found.done, found.nodes_total, found.nodes_done)
         Rebuild.objects.filter(id=rebuild.id, totals__isnull=True).update(totals=totals)
     with transaction.atomic():
         locks.fleet()
@@ -254,8 +274,8 @@ def _seconds(rebuild: Rebuild) -> float:
             "FROM rebuild WHERE id = %s",
             [rebuild.id],
         )
-        row = cursor.fetchone()
-    return float(row[0]) if row else 0.0
+        found = cursor.fetchall()
+    return next((float(seconds) for (seconds,) in found), 0.0)
 
 
 def _is_new(tag: Tag) -> bool:

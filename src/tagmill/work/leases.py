@@ -200,8 +200,8 @@ def charge_quota(worker: Worker, kind: Kind, began: datetime, count: int) -> Non
         "worker": worker.id,
         "began": began,
         "beside": count * policy.PREVIEW_SECONDS if kind == PREVIEW else 0.0,
-        "ordinary": policy.ORDINARY_SHARE if kind == PREVIEW else 0,
-        "rebuilds": policy.REBUILD_SHARE if kind == CHANGE else 0,
+        "previews": policy.ORDINARY_SHARE if kind == PREVIEW else 0,
+        "changes": policy.REBUILD_SHARE if kind == CHANGE else 0,
     }
     sql.run(__file__, "charge_quota", values)
 

@@ -65,11 +65,11 @@ class Worker(models.Model):
     pid = models.IntegerField(db_default=0)
     registered_at = models.DateTimeField(db_default=Now(), editable=False)
     last_heartbeat = models.DateTimeField(db_default=Now(), editable=False)
-    ordinary_until = models.DateTimeField(
-        db_default=Now(), editable=False, help_text="everything else before previews until then"
+    preview_quota_until = models.DateTimeField(
+        db_default=Now(), editable=False, help_text="its quota for previews is spent until then"
     )
-    rebuilds_until = models.DateTimeField(
-        db_default=Now(), editable=False, help_text="rebuilds before changes until then"
+    change_quota_until = models.DateTimeField(
+        db_default=Now(), editable=False, help_text="its quota for changes is spent until then"
     )
 
     class Meta:

@@ -2,13 +2,14 @@
 -- Records a heartbeat. Returns whether the worker has spent its quota for previews, and its quota for changes,
 -- with what it has evaluated or with what it holds now; and the incarnation of the revs that it is leased.
 -- Returns no row for a worker that registered in another incarnation.
+-- Relies on: quotas were charged by the same clock, the database's.
 UPDATE worker
 SET last_heartbeat = now()
 WHERE id = %(worker)s
   AND incarnation = (SELECT uuid FROM current_incarnation)
-RETURNING ordinary_until > now()
+RETURNING preview_quota_until > now()
           OR EXISTS (SELECT FROM lease WHERE lease.worker_id = worker.id AND lease.kind = %(preview)s),
-          rebuilds_until > now()
+          change_quota_until > now()
           OR EXISTS (SELECT FROM lease WHERE lease.worker_id = worker.id AND lease.kind = %(change)s),
           incarnation::text
 
@@ -57,6 +58,7 @@ SELECT partition, id FROM started ORDER BY place
 
 -- name: finish_jobs
 -- Ends those of the jobs given that still run, by Procrastinate's own function for one job.
+-- Relies on: the leases of the jobs are locked.
 WITH running AS MATERIALIZED (
     SELECT id FROM procrastinate_jobs WHERE id = ANY(%(jobs)s) AND status = 'doing' ORDER BY id FOR UPDATE
 )
@@ -95,11 +97,13 @@ WHERE id = ANY(%(jobs)s) AND scheduled_at IS NOT NULL
 
 -- name: job_counts
 -- (status, how many) of the jobs of one task.
+-- Relies on: nothing.
 SELECT status::text, count(*) FROM procrastinate_jobs WHERE task_name = %(task)s GROUP BY 1
 
 
 -- name: known_partitions
 -- Partitions that have a job, waiting or running.
+-- Relies on: a job names its partition in `args`.
 SELECT (args->>'partition')::bigint
 FROM procrastinate_jobs
 WHERE status IN ('todo', 'doing') AND task_name = 'evaluate_partition'
@@ -124,6 +128,7 @@ FROM (
 
 -- name: oldest_lease
 -- For how many seconds the oldest lease has stood; 0 where there is none.
+-- Relies on: `leased_at` is of the database's clock.
 SELECT coalesce(extract(epoch FROM clock_timestamp() - min(leased_at)), 0) FROM lease
 
 
@@ -139,11 +144,12 @@ FOR UPDATE OF j SKIP LOCKED
 
 
 -- name: charge_quota
--- Charges what previews, or changes, took since `began`, and `beside` seconds: for `ordinary` times as long
--- the worker takes no previews, and for `rebuilds` times as long no changes, while other work waits.
+-- Charges what previews, or changes, took since `began`, and `beside` seconds: for `previews` times as long
+-- the worker takes no previews, and for `changes` times as long no changes, while other work waits.
+-- Relies on: `began` is of the database's clock. What was charged before is never shortened.
 UPDATE worker
-SET ordinary_until = greatest(ordinary_until, now() + %(ordinary)s * took.seconds),
-    rebuilds_until = greatest(rebuilds_until, now() + %(rebuilds)s * took.seconds)
+SET preview_quota_until = greatest(preview_quota_until, now() + %(previews)s * took.seconds),
+    change_quota_until = greatest(change_quota_until, now() + %(changes)s * took.seconds)
 FROM (SELECT now() - %(began)s + make_interval(secs => %(beside)s) AS seconds) took
 WHERE id = %(worker)s
 

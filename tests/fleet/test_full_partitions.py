@@ -9,7 +9,7 @@ from django.db import transaction
 
 from tagmill.fleet import clusters
 from tagmill.fleet.models import Node, Partition
-from tagmill.flows import emptied, ingest, maintenance
+from tagmill.flows import full_partitions, ingest, maintenance
 from tagmill.tags import rebuilds, tags
 from tests.fleet.support import (
     HAS_GPU,
@@ -42,7 +42,7 @@ def test_a_full_partition_without_live_nodes_goes_and_its_number_is_not_taken_tw
     tags.create("gpu", definition=HAS_GPU)
     work(a_worker())
     rebuild = rebuilds.request(["gpu"], None)
-    assert emptied.drop() == 0
+    assert full_partitions.delete_empty() == 0
     for name in NAMES:
         ingest.delete(name)
     maintenance.clean()
@@ -57,7 +57,7 @@ def test_a_full_partition_without_live_nodes_goes_and_its_number_is_not_taken_tw
     assert numbers() == [2, 3]
     # An empty partition that is not full is used again, and stays.
     ingest.delete("n7")
-    assert (emptied.drop(), numbers()) == (0, [2, 3])
+    assert (full_partitions.delete_empty(), numbers()) == (0, [2, 3])
 
 
 @pytest.mark.django_db
@@ -72,7 +72,7 @@ def test_what_waited_for_a_dropped_partition_is_published(configure: Callable[..
     for name in NAMES:
         ingest.delete(name)
     assert tag("gpu").pending_expression is not None
-    emptied.drop()
+    full_partitions.delete_empty()
     maintenance.sweep()
     assert tag("gpu").expression is not None and carriers("gpu") == {"kept"}
 
@@ -86,7 +86,7 @@ def test_a_partition_that_is_leased_is_left_for_later(configure: Callable[..., N
     for name in NAMES:
         ingest.delete(name)
     lease_one(a_worker())
-    assert (emptied.drop(), numbers()) == (0, [1])
+    assert (full_partitions.delete_empty(), numbers()) == (0, [1])
 
 
 @pytest.mark.django_db(transaction=True)
@@ -100,5 +100,5 @@ def test_a_partition_that_somebody_writes_to_is_left_for_later(
         ingest.delete(name)
     with transaction.atomic():
         ingest.delete("n0")
-        assert done(in_thread(emptied.drop)) == 0
-    assert done(in_thread(emptied.drop)) == 1
+        assert done(in_thread(full_partitions.delete_empty)) == 0
+    assert done(in_thread(full_partitions.delete_empty)) == 1

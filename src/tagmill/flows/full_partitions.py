@@ -1,4 +1,4 @@
-"""Partitions whose slots are all used up by nodes that are gone: they hold nothing and get nothing.
+"""Deletes partitions that are full and have no live node: they hold nothing and get nothing.
 
 Slots are never used again, so a fleet that changes leaves such partitions behind, and each costs a
 match for every expression.
@@ -14,17 +14,17 @@ from tagmill.fleet.models import Partition
 from tagmill.flows.clusters import delete_partitions
 
 # Bounds one transaction; the next run of the maintenance goes on.
-MAX_DROPPED = 100
+MAX_DELETED = 100
 
 
-def drop() -> int:
+def delete_empty() -> int:
     """Delete the partitions that are full and have no live node, with their tombstones and matches;
     how many. Those that are evaluated at this moment are left for the next time."""
     full = Partition.objects.filter(node_count=0, next_slot=F("capacity"), lease=None)
     with transaction.atomic():
         locks.fleet(alone=True)
         # Nothing makes a node in a full one.
-        wanted = list(full.order_by("id").values_list("id", flat=True)[:MAX_DROPPED])
+        wanted = list(full.order_by("id").values_list("id", flat=True)[:MAX_DELETED])
         rows = Partition.objects.filter(id__in=wanted, node_count=0)
         locked = [row.id for row in locks.rows(rows, to_delete=True, skip_locked=True)]
         if locked:
