@@ -168,14 +168,12 @@ def test_the_child_may_write_no_more_than_is_read_of_it(tmp_path: Path) -> None:
     asked = {"text": "//node", "namespaces": {}, "probes": {"lshw": "<list/>"}, "seconds": 5.0}
     limits = {"bytes": explaining.MAX_BYTES, "answer_bytes": 16}
     with (tmp_path / "answer").open("wb") as out:
-        ended = subprocess.run(
+        subprocess.run(
             [sys.executable, "-m", "tagmill.tags.explain_child"],
             input=orjson.dumps(asked | limits),
             stdout=out,
             stderr=subprocess.DEVNULL,
-            env={"PYTHONPATH": str(config.ROOT / "src")},
             timeout=60,
             check=False,
         )
-    assert ended.returncode != 0
-    assert (tmp_path / "answer").stat().st_size <= 16
+    assert (tmp_path / "answer").stat().st_size == 16
