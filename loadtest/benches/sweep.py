@@ -192,14 +192,16 @@ class Sweep:
             "evaluator": self.options.evaluator or "default",
             "repetitions": self.options.repetitions,
             "points": rows,
-            "sweet_spot": {
-                state: sweet_spot([row for row in rows if row["state"] == state])
-                for state in STATES
-            }
-            if len({(row["profile"], row["tags"]) for row in rows}) == 1
-            else {},
+            "sweet_spot": sweet_spots(rows),
             "mismatches": self._mismatches,
         }
+
+
+def sweet_spots(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """By state; none where the rows are of several fleets."""
+    if len({(row["profile"], row["tags"]) for row in rows}) > 1:
+        return {}
+    return {state: sweet_spot([row for row in rows if row["state"] == state]) for state in STATES}
 
 
 def sweet_spot(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def scratch_database() -> Iterator[str]:
     name = f"{PREFIX}{os.getpid()}"
     settings = connections["default"].settings_dict
     before = settings["NAME"]
-    _drop_leftovers(original)
+    drop_leftovers(original)
     _administer(original, "CREATE DATABASE {}", name)
     try:
         url = urlunsplit(urlsplit(original)._replace(path=f"/{name}"))
@@ -50,7 +50,7 @@ def _administer(url: str, statement: str, name: str) -> None:
         administrator.execute(sql.SQL(statement).format(sql.Identifier(name)))
 
 
-def _drop_leftovers(url: str) -> None:
+def drop_leftovers(url: str) -> None:
     """The databases of runs that were killed. A user's server may serve other machines, too, whose
     processes are not to be seen here: theirs are told by their connections."""
     with psycopg.connect(url, autocommit=True) as administrator:

@@ -58,6 +58,12 @@ class Stack:
         self.stop_workers()
         self._stop(list(self._processes))
 
+    def signal_server(self, number: int) -> subprocess.Popen[bytes]:
+        """Send a signal to the server; its process, to wait for."""
+        server = self._processes["server"]
+        server.send_signal(number)
+        return server
+
     def pids(self) -> dict[str, int]:
         return {name: process.pid for name, process in self._processes.items()}
 

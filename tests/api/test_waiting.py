@@ -193,7 +193,7 @@ def test_metrics_show_clusters_without_a_worker_and_tags_by_state(
     post(operator, "tags/", {"name": "gpu", "definition": support.HAS_GPU})
     post(operator, "tags/", {"name": "mine"})
     evaluate()
-    found = samples(metrics.DatabaseCollector()._read())
+    found = samples(list(metrics.DatabaseCollector().collect()))
     assert found["tagmill_workers"] == {"north": 1, "south": 0}
     assert found["tagmill_cluster_stale_matches"] == {"north": 0, "south": 1}
     assert found["tagmill_tags"] == {"ready": 1, "building": 1, "failed": 0}

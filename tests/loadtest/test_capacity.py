@@ -283,29 +283,49 @@ def test_the_largest_fleet_in_the_smallest_partitions_is_planned_in_bounded_time
     assert time.process_time() - began < 30
 
 
+# Half of a worker's part of what is left, where it has to fetch that; all of its part and four at
+# least where it holds it; sixteen at most.
+SIZES = {
+    ("cold", 1, 1): [1],
+    ("cold", 17, 1): [9, 4, 2, 1, 1],
+    ("cold", 40, 3): [7, 6, 5, 4, 3, 3, 2, 2, 2, 1, 1, 1, 1, 1, 1],
+    ("cold", 5, 7): [1, 1, 1, 1, 1],
+    ("warm", 1, 1): [1],
+    ("warm", 17, 1): [16, 1],
+    ("warm", 40, 3): [14, 9, 6, 4, 4, 3],
+    ("warm", 5, 7): [4, 1],
+}
+
+
 @pytest.mark.django_db
-@pytest.mark.parametrize("is_cold", [False, True])
-@pytest.mark.parametrize(("partitions", "count"), [(1, 1), (17, 1), (40, 3), (5, 7)])
-def test_leases_are_counted_as_the_queue_makes_them(
-    configure: Callable[..., None], partitions: int, count: int, is_cold: bool
+@pytest.mark.parametrize(("state", "partitions", "count"), SIZES)
+def test_the_queue_makes_the_leases_that_are_planned_with(
+    configure: Callable[..., None], state: str, partitions: int, count: int
 ) -> None:
     configure(partition_slots=8)
     clusters.create("north")
     put(*(f"n{number}" for number in range(8 * partitions)), cluster="north")
     create_tag("gpu", definition=HAS_GPU)
-    ids = list(Partition.objects.values_list("id", flat=True))
-    waiting, sizes = [len(ids)], []
+    held = list(Partition.objects.values_list("id", flat=True)) if state == "warm" else []
     registered = [a_worker(name=str(number)) for number in range(count)]
+    made = []
     for worker in itertools.cycle(registered):
-        leased = len(leases.lease(worker, 256, [] if is_cold else ids).leases)
+        leased = len(leases.lease(worker, 256, held).leases)
         if not leased:
             break
-        sizes.append(leased)
-        waiting.append(waiting[-1] - leased)
+        made.append(leased)
+    assert made == SIZES[state, partitions, count]
+
+
+@pytest.mark.parametrize(("state", "partitions", "count"), SIZES)
+def test_leases_are_counted_as_the_queue_makes_them(
+    state: str, partitions: int, count: int
+) -> None:
+    sizes = SIZES[state, partitions, count]
+    waiting = [partitions - sum(sizes[:number]) for number in range(len(sizes))]
     last = sizes[-count:]
     expected = sharing.Shared(len(sizes), sizes[0], sum(last) / len(last), sum(waiting))
-    assert len(ids) == partitions == sum(sizes)
-    assert sharing.shared(partitions, count, is_cold=is_cold) == expected
+    assert sharing.shared(partitions, count, is_cold=state == "cold") == expected
 
 
 def test_a_slice_of_many_workers_is_like_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,8 +73,7 @@ def test_a_server_ends_although_a_request_does_not(small: Stack) -> None:
         holder.execute("LOCK TABLE node IN ACCESS EXCLUSIVE MODE")
         cut = in_thread(lambda: call(small, "GET", "/api/v1/nodes/", Authorization=token))
         until(lambda: blocked_by(holder.info.backend_pid) == 1, "the request to wait")
-        process = small._processes["server"]
-        process.send_signal(signal.SIGTERM)
+        process = small.signal_server(signal.SIGTERM)
         until(lambda: small_log(small, "requests cut off"), "the drain to end")
     # The thread goes on, and would write its answer through a reactor that has stopped.
     assert process.wait(20) == 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import http.client
 import json
-import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -224,8 +223,7 @@ def test_sigterm_answers_parked_polls_and_ends_with_success(own_stack: Stack) ->
     thread = threading.Thread(target=poll)
     thread.start()
     wait_until(lambda: parked_polls(own_stack.url) == 1)
-    process = own_stack._processes["server"]
-    os.kill(process.pid, signal.SIGTERM)
+    process = own_stack.signal_server(signal.SIGTERM)
     assert process.wait(20) == 0
     thread.join(20)
     answer = json.loads(answers[0])

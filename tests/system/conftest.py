@@ -81,9 +81,9 @@ class System:
         with psycopg.connect(self.url) as holder:
             holder.execute(lock)
             pid = holder.info.backend_pid
-            yield lambda statement: self.wait(lambda: self._waits_for(pid, statement))
+            yield lambda statement: self.wait(lambda: self.waits_for(pid, statement))
 
-    def _waits_for(self, pid: int, statement: str) -> bool:
+    def waits_for(self, pid: int, statement: str) -> bool:
         with connection.cursor() as cursor:
             cursor.execute(
                 "SELECT count(*) FROM pg_stat_activity "

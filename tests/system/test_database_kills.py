@@ -31,7 +31,7 @@ def test_connections_that_die_while_results_are_stored_cost_a_few_retries(system
             holder.execute("SELECT FROM partition FOR NO KEY UPDATE")
             system.tag(names[-1], f"{DISPLAY}[position() > {number}]")
             system.wait(
-                lambda pid=holder.info.backend_pid: system._waits_for(
+                lambda pid=holder.info.backend_pid: system.waits_for(
                     pid, '%FROM "partition" %FOR NO KEY UPDATE%'
                 )
             )
