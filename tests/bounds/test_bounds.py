@@ -37,7 +37,7 @@ def test_no_text_of_allowed_size_takes_the_server_long_or_much_memory(kind: str)
     assert ended.returncode == 0, ended.stderr
     found: list[dict[str, Any]] = [json.loads(line) for line in ended.stdout.splitlines()]
     assert len(found) > CASES
-    # Of the documents that are drawn, most are not well-formed.
+    # Most of the documents that are drawn are not well-formed.
     assert sum("accepted" in case["outcome"] for case in found) > len(found) // 10
     dear = [case for case in found if case["seconds"] > SECONDS or case["bytes"] > 100 * MIB]
     assert dear == []
