@@ -11,116 +11,58 @@ partition is too little to be seen there, and measured by itself.
 from __future__ import annotations
 
 import statistics
-import time
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from django.db import connection, transaction
 from rich.console import Console
 from rich.table import Table
 
 from fixtures import loader
-from fixtures.generate import PROFILES, ProfileName, generate
+from fixtures.generate import PROFILES, ProfileName
 from loadtest import bench
 from loadtest.bench import Bench, BenchError, Session, names_of, numbers
-from loadtest.planner.costs import UNITS, units
-from loadtest.planner.demand import Demand
-from loadtest.planner.fitting import least_squares, medians, relative
+from loadtest.benches.fit import (
+    DEPENDS,
+    MEASURES,
+    Fit,
+    Fleet,
+    Observation,
+    fleet_json,
+    worst,
+)
+from loadtest.benches.measures import (
+    candidate_seconds,
+    image_bytes,
+    loaded_nodes,
+    match_bytes,
+    node_bytes,
+    wire_bytes,
+)
+from loadtest.planner.costs import UNITS
+from loadtest.planner.fitting import medians
 from loadtest.references import documents
 from loadtest.references.answers import ask_lxml, mismatches
 from loadtest.rig.definitions import definitions
 from loadtest.rig.rig import Rig, Usage, peaks
 from loadtest.rig.scratch import scratch_database
-from tagmill import config, sql
-from tagmill.fleet.models import Cluster, Partition
-from tagmill.work import leases, policy, queue
-from tagmill_wire import bitmap, messages
-from tagmill_worker.evaluators import base
+from tagmill import config
+from tagmill.fleet.models import Partition
 from tagmill_worker.settings import Settings
 
-# What each process may depend on: only a worker knows of nodes that it holds already.
-_SHARED = ("lease", "partition", "match", "cold_node", "cold_byte", "cold_own_byte")
-DEPENDS = {
-    "worker": (*_SHARED, "node", "evaluation", "search", "search_byte", "search_own_byte"),
-    "api": (*_SHARED, "rebuild", "tag"),
-    "database": (*_SHARED, "rebuild", "tag"),
-}
-PROCESS_NAMES = {"worker": "worker", "api": "server", "database": "database"}
 SMALL_SLOTS = 64
 TAGS = [1, 8, 64, 256, 500]
 # lxml is asked about a sample of the nodes, with every definition.
 MAX_EVALUATIONS = 200_000
 # Leases of as many partitions as the queue gives, and of one: what a lease costs by itself.
 MAX_PARTITIONS = 64
-# The candidates of a lease: large enough that a scan shows, and taken away again.
-WAITING = (250, 2_000)
-LOOKS = 9
 # The fit may be off by this much at its worst observation.
 MAX_ERROR = 0.25
 # What a plan leaves free. Above these, queues grow faster than the formula's tolerance.
 UTILISATION = {"worker": 0.9, "api": 0.7, "database": 0.7}
-
-
-@dataclass(frozen=True)
-class Fleet:
-    """`own_bytes`: of a node's documents, what is left where a batch is compressed; `image_bytes`:
-    of a node among as many as a partition has."""
-
-    profile: ProfileName
-    document_bytes: float
-    own_bytes: float
-    database_bytes: float
-    worker_bytes: float
-    image_bytes: float
-
-    @property
-    def variety(self) -> float:
-        return self.own_bytes / self.document_bytes
-
-
-@dataclass(frozen=True)
-class Observation:
-    """`most`: partitions of a lease at most; `slots`: of each partition."""
-
-    profile: str
-    state: str
-    tags: int
-    nodes: int
-    partitions: int
-    document_bytes: float
-    most: int
-    slots: int
-    used: Usage
-
-    @property
-    def name(self) -> str:
-        return (
-            f"{self.profile}, {self.tags} tags, {self.state}, {self.partitions} partitions in "
-            f"{self.leases} leases"
-        )
-
-    @property
-    def leases(self) -> int:
-        return self.used.round_trips.get("lease", 1)
-
-    def counts(self, variety: float) -> dict[str, float]:
-        """`waiting` is measured by itself."""
-        is_cold = self.state == "cold"
-        demand = Demand(self.nodes, self.tags, 1.0, is_cold, self.document_bytes, variety)
-        return units(demand, self.partitions, self.leases, 0.0)
-
-    def seconds(self, process: str) -> float:
-        name = PROCESS_NAMES[process]
-        if name not in self.used.cpu_seconds:
-            raise BenchError(
-                "the database's CPU seconds are not to be seen: calibrate with the embedded "
-                "PostgreSQL"
-            )
-        return self.used.cpu_seconds[name]
 
 
 @dataclass(frozen=True)
@@ -164,6 +106,7 @@ class Calibration:
         self._definitions = definitions(max(chosen.tags))
         self._seen: list[Observation] = []
         self._fleets: dict[str, Fleet] = {}
+        self._fit = Fit(self._seen, self._fleets)
         self._bases: list[int] = []
         self._waiting: dict[str, float] = {}
         self._match_bytes = 0.0
@@ -241,10 +184,10 @@ class Calibration:
         return self._evaluator == "kernel"
 
     def _result(self) -> dict[str, Any]:
-        seconds = {process: self._fit(process) for process in DEPENDS}
+        seconds = {process: self._fit.seconds(process) for process in DEPENDS}
         for process, cost in self._waiting.items():
             seconds[process]["waiting"] = cost
-        rows = [self._as_json(item, seconds) for item in self._seen]
+        rows = [self._fit.row(item, seconds) for item in self._seen]
         today = f"{datetime.now(UTC):%Y-%m-%d}"
         return {
             "name": f"bench calibrate, {today}, {bench.machine()['processor']}",
@@ -254,7 +197,7 @@ class Calibration:
             "partition_slots": config.load().partition_slots,
             "batch_nodes": min(config.load().batch_nodes, int(parser_defaults()["batch_nodes"])),
             "overlap": True,
-            "fixed_seconds": round(self._fixed(), 4),
+            "fixed_seconds": round(self._fit.fixed(), 4),
             "seconds": {
                 process: {unit: float(f"{cost:.4g}") for unit, cost in table.items() if cost}
                 for process, table in seconds.items()
@@ -270,88 +213,18 @@ class Calibration:
             "mismatches": self._mismatches,
         }
 
-    def _counts(self, item: Observation) -> dict[str, float]:
-        return item.counts(self._fleets[item.profile].variety)
-
-    def _fit(self, process: str) -> dict[str, float]:
-        names = DEPENDS[process]
-        counted = [self._counts(item) for item in self._seen]
-        rows = [[counts[unit] for unit in names] for counts in counted]
-        spent = [item.seconds(process) for item in self._seen]
-        # An error counts by what the whole rebuild used, where a process used little of it.
-        least = [0.1 * item.used.cpu_total for item in self._seen]
-        return dict(zip(names, least_squares(rows, spent, least), strict=True))
-
-    def _fixed(self) -> float:
-        """The part of a rebuild in which nobody computes, where that is the least."""
-        return max(0.0, min(item.used.seconds - item.used.cpu_total for item in self._seen))
-
     def _bytes(self) -> dict[str, float]:
-        fleets = list(self._fleets.values())
         base = statistics.median(self._bases)
         found = {"wire_cold_own_byte": 1.0, "store_own_byte": 1.0, "worker_base": base}
         slots = config.load().partition_slots
         found |= wire_bytes(slots, list(self._definitions.values()))
         found["database_match"] = self._match_bytes
-        rows = [[1.0, fleet.document_bytes, fleet.own_bytes] for fleet in fleets]
-        for name in ("database", "worker", "image"):
-            sizes = [float(getattr(fleet, f"{name}_bytes")) for fleet in fleets]
-            each = least_squares(rows, sizes, [1.0] * len(sizes))
-            found |= {f"{name}_{unit}": size for unit, size in zip(SIZED, each, strict=True)}
-        return found
-
-    def _as_json(
-        self, item: Observation, seconds: Mapping[str, Mapping[str, float]]
-    ) -> dict[str, Any]:
-        counts, whole = self._counts(item), item.used.cpu_total
-        fitted = {
-            process: sum(seconds[process].get(unit, 0.0) * counts[unit] for unit in UNITS)
-            for process in DEPENDS
-        }
-        errors = {
-            process: relative(fitted[process], item.seconds(process), whole) for process in DEPENDS
-        }
-        errors["total"] = relative(sum(fitted.values()), whole, whole)
-        return {
-            "name": item.name,
-            "profile": item.profile,
-            "nodes": item.nodes,
-            "partitions": item.partitions,
-            "leases": item.leases,
-            "tags": item.tags,
-            "state": item.state,
-            "seconds": item.used.seconds,
-            "cpu_seconds": item.used.cpu_seconds,
-            "fitted_seconds": {name: round(value, 4) for name, value in fitted.items()},
-            "errors": {name: round(error, 4) for name, error in errors.items()},
-            "memory_bytes": item.used.memory_bytes,
-        }
-
-
-# What the size of a node is made of, on disk, in an image and in a worker.
-SIZED = ("node", "byte", "own_byte")
-MEASURES = (*DEPENDS, "total")
-
-
-def worst(rows: Sequence[Mapping[str, Any]], measure: str) -> dict[str, Any]:
-    row = max(rows, key=lambda item: float(item["errors"][measure]))
-    return {"error": row["errors"][measure], "at": row["name"]}
+        return found | self._fit.sizes()
 
 
 def middle(runs: Sequence[Usage]) -> Usage:
     """The run of which the CPU seconds are the (lower) median."""
     return sorted(runs, key=lambda run: run.cpu_total)[(len(runs) - 1) // 2]
-
-
-def fleet_json(fleet: Fleet) -> dict[str, float]:
-    return {
-        "document_bytes": round(fleet.document_bytes, 1),
-        "variety": round(fleet.variety, 5),
-        "wire_bytes": round(fleet.own_bytes, 1),
-        "database_bytes": round(fleet.database_bytes, 1),
-        "worker_bytes": round(fleet.worker_bytes, 1),
-        "image_bytes": round(fleet.image_bytes, 1),
-    }
 
 
 HOW = {
@@ -373,103 +246,6 @@ HOW = {
     "profiles": "a node of each profile of the generator, in the mean, as measured",
     "utilisation": "chosen: what a plan leaves free for queues and stragglers",
 }
-
-
-def loaded_nodes() -> int:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT sum(node_count) FROM partition")
-        return int(cursor.fetchone()[0])
-
-
-def image_bytes(profile: ProfileName, seed: int) -> float:
-    """Bytes of the kernel's image for one node of a partition."""
-    slots = config.load().partition_slots
-    image = base.load("kernel").image(list)
-    for slot, node in enumerate(generate(slots, seed, profile)):
-        image.put(slot, node.probes)
-    return float(image.nbytes) / slots
-
-
-def candidate_seconds() -> dict[str, float]:
-    """CPU seconds that a lease spends on each waiting partition, by API and database."""
-    api, database = [], []
-    for count in WAITING:
-        with transaction.atomic():
-            _make_waiting(count)
-            for spent, waited in [_look() for _ in range(LOOKS)][1:]:
-                api.append((count, spent))
-                database.append((count, waited))
-            transaction.set_rollback(True)
-    return {"api": _slope(api), "database": _slope(database)}
-
-
-def _make_waiting(count: int) -> None:
-    cluster = Cluster.objects.create(name="waiting")
-    made = Partition.objects.bulk_create(
-        Partition(cluster=cluster, number=n, rev=1, capacity=8, next_slot=0, node_count=0)
-        for n in range(count)
-    )
-    queue.defer_partitions(item.pk for item in made)
-    with connection.cursor() as cursor:
-        cursor.execute("ANALYZE procrastinate_jobs, partition")
-
-
-def _look() -> tuple[float, float]:
-    """Seconds of this process, and of the database as the time that this one waits."""
-    cpu, wall = time.process_time(), time.perf_counter()
-    sql.rows(
-        leases.__file__,
-        "candidates",
-        {"clusters": None, "holds": [], "overtaken": policy.MAX_OVERTAKEN},
-    )
-    spent = time.process_time() - cpu
-    return spent, max(0.0, time.perf_counter() - wall - spent)
-
-
-def _slope(points: Sequence[tuple[int, float]]) -> float:
-    medians = [
-        statistics.median(seconds for count, seconds in points if count == size) for size in WAITING
-    ]
-    return max(0.0, (medians[1] - medians[0]) / (WAITING[1] - WAITING[0]))
-
-
-def wire_bytes(slots: int, texts: Sequence[str]) -> dict[str, float]:
-    """Bytes of JSON that a partition and a match add to a lease and its completion."""
-    uuid = "0" * 36
-    lease = messages.LeasedPartition(uuid, 10**6, uuid, 10**4, slots, [])
-    result = messages.PartitionResult(uuid, 10**6, 10**4, [], [], 1000, 0.123)
-    stale, match = (
-        messages.StaleExpression(10**4, 10**4),
-        messages.MatchResult(10**4, bitmap.encode(0, slots)),
-    )
-    definition = messages.Definition("x" * round(statistics.fmean(map(len, texts))), {})
-    return {
-        "wire_partition": len(messages.dump(lease)) + len(messages.dump(result)),
-        "wire_match": sum(len(messages.dump(item)) for item in (stale, match, definition)),
-    }
-
-
-def node_bytes() -> float:
-    """Bytes at rest of one node."""
-    with connection.cursor() as cursor:
-        cursor.execute("VACUUM node, document")
-        cursor.execute(
-            "SELECT (pg_total_relation_size('node') + pg_total_relation_size('document'))::float"
-            " / (SELECT count(*) FROM node)"
-        )
-        return float(cursor.fetchone()[0])
-
-
-def match_bytes() -> float:
-    """Bytes at rest of one match."""
-    with connection.cursor() as cursor:
-        cursor.execute("VACUUM match, match_change")
-        cursor.execute(
-            "SELECT pg_total_relation_size('match')::float / (SELECT count(*) FROM match)"
-            " + pg_total_relation_size('match_change')::float"
-            " / greatest(1, (SELECT count(*) FROM match_change))"
-        )
-        return float(cursor.fetchone()[0])
 
 
 def parser_defaults() -> dict[str, str]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 from rest_framework.test import APIClient
 
@@ -157,3 +161,19 @@ def test_who_comes_when_too_many_are_running_may_try_again(
         found = problem(explain(viewer, "//node"), 429, "busy")
     assert found["retry_after"] > 0
     assert explain(viewer, "//node").status_code == 200
+
+
+def test_the_child_may_write_no_more_than_is_read_of_it(tmp_path: Path) -> None:
+    """Whatever it has to say: its own look at the length is not all that bounds it."""
+    asked = {"text": "//node", "namespaces": {}, "probes": {"lshw": "<list/>"}, "seconds": 5.0}
+    limits = {"bytes": explaining.MAX_BYTES, "answer_bytes": 16}
+    with (tmp_path / "answer").open("wb") as out:
+        subprocess.run(
+            [sys.executable, "-m", "tagmill.tags.explain_child"],
+            input=orjson.dumps(asked | limits),
+            stdout=out,
+            stderr=subprocess.DEVNULL,
+            timeout=60,
+            check=False,
+        )
+    assert (tmp_path / "answer").stat().st_size == 16

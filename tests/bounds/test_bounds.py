@@ -37,7 +37,8 @@ def test_no_text_of_allowed_size_takes_the_server_long_or_much_memory(kind: str)
     assert ended.returncode == 0, ended.stderr
     found: list[dict[str, Any]] = [json.loads(line) for line in ended.stdout.splitlines()]
     assert len(found) > CASES
-    assert sum("accepted" in case["outcome"] for case in found) > len(found) // 5
+    # Most of the documents that are drawn are not well-formed.
+    assert sum("accepted" in case["outcome"] for case in found) > len(found) // 10
     dear = [case for case in found if case["seconds"] > SECONDS or case["bytes"] > 100 * MIB]
     assert dear == []
     assert [case for case in found if case["outcome"].startswith("ended")] == []

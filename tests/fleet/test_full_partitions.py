@@ -61,6 +61,20 @@ def test_a_full_partition_without_live_nodes_goes_and_its_number_is_not_taken_tw
 
 
 @pytest.mark.django_db
+def test_full_partitions_with_nodes_keep_no_others_from_going(
+    configure: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(partition_slots=8)
+    clusters.create("north")
+    put(*(f"live{number}" for number in range(8)))
+    put(*NAMES)
+    for name in NAMES:
+        ingest.delete(name)
+    monkeypatch.setattr(full_partitions, "MAX_DELETED", 1)
+    assert (full_partitions.delete_empty(), numbers()) == (1, [1])
+
+
+@pytest.mark.django_db
 def test_what_waited_for_a_dropped_partition_is_published(configure: Callable[..., None]) -> None:
     configure(partition_slots=8)
     clusters.create("north")

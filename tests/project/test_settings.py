@@ -100,6 +100,8 @@ def test_a_database_that_vanishes_is_given_up_unless_the_url_says_otherwise() ->
     assert options["connect_timeout"] == "3"
     assert options["tcp_user_timeout"] == "20000"
     assert options["keepalives_idle"] == "10"
+    unsaid = config.Config(DATABASE_URL="postgresql://me@db.example.com/tags", connect_seconds=7)
+    assert database.django_settings(unsaid)["OPTIONS"]["connect_timeout"] == "7"
     database.bound_statements(settings, config.Config(statement_seconds=0))
     assert options["options"] == "-c lock_timeout=1s"
     database.bound_statements(settings, config.Config(statement_seconds=2.5, lock_seconds=0.5))

@@ -16,7 +16,7 @@ from tagmill.flows import ingest
 from tagmill.flows.clusters import delete as delete_cluster
 from tagmill.matches.models import EffectiveMatch
 from tagmill.tags import publishing, rebuilds, tags
-from tagmill.tags.models import Tag
+from tagmill.tags.models import Rebuild, Tag
 from tagmill.work import leases, queue
 from tagmill.work.models import Worker
 from tagmill_wire.messages import Failure
@@ -238,3 +238,22 @@ def test_a_node_stored_in_a_cluster_that_is_deleted_is_refused(worker: Worker) -
         until_blocked()
     (verdict,) = done(other)
     assert verdict.outcome == "refused" and verdict.error.code == "not_found"
+
+
+def test_a_definition_that_is_replaced_locks_all_rebuilds_that_run() -> None:
+    """The same transaction may go on to end others, which would then come out of order."""
+    for name in ("one", "two"):
+        tags.create(name, definition=f"//{name}")
+    other = Rebuild.objects.get(tags__name="two")
+
+    def replace() -> None:
+        with transaction.atomic():
+            rebuilds.supersede(Tag.objects.get(name="one").id)
+
+    with transaction.atomic():
+        locks.rows(Rebuild.objects.filter(id=other.id))
+        replacing = in_thread(replace)
+        until_blocked()
+    done(replacing)
+    found = Rebuild.objects.filter(tags__name__in=("one", "two")).order_by("id")
+    assert list(found.values_list("state", flat=True)) == ["superseded", "running"]

@@ -61,6 +61,19 @@ def test_a_refused_token_is_logged_with_the_reason_and_without_its_secret(
     assert real.split("_", 2)[2][:20] not in str(line)
 
 
+def test_a_refused_registration_is_logged_with_the_reason() -> None:
+    token, _ = workers.issue_token("rack", "all")
+    with structlog.testing.capture_logs() as lines, pytest.raises(Invalid):
+        workers.register(token, Register("", "lxml", "1"))
+    (line,) = lines
+    assert (line["log_level"], line["action"], line["known_as"]) == (
+        "info",
+        "worker_refused",
+        "rack",
+    )
+    assert line["why"].startswith("name: ")
+
+
 def test_what_is_not_the_token_does_not_authenticate() -> None:
     _, text = workers.issue_token("rack", "all")
     _, other = workers.issue_token("shelf", "all")

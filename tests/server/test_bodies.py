@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import json
 import socket
 from collections.abc import Iterator
@@ -40,6 +42,26 @@ def test_a_body_that_is_too_large_is_refused(stack: Stack, is_chunked: bool) -> 
     problem = json.loads(data)
     assert (problem["code"], problem["limit"]) == ("too_large", limit)
     assert response.getheader("Content-Type") == "application/problem+json"
+
+
+@pytest.mark.parametrize("is_chunked", [False, True])
+def test_a_body_that_is_too_large_is_refused_before_it_has_ended(
+    stack: Stack, is_chunked: bool
+) -> None:
+    limit = limits.DEFINITION.size
+    host, _, port = stack.listen.partition(":")
+    with contextlib.closing(http.client.HTTPConnection(host, int(port), timeout=30)) as client:
+        client.putrequest("POST", "/api/v1/tags/")
+        client.putheader("Authorization", token_of("operator"))
+        client.putheader("Content-Type", "application/json")
+        if is_chunked:
+            client.putheader("Transfer-Encoding", "chunked")
+        else:
+            client.putheader("Content-Length", str(limit + 1))
+        client.endheaders()
+        if is_chunked:
+            client.send(b"%x\r\n" % (2 * limit) + b" " * (limit + 1))
+        assert client.getresponse().status == 413
 
 
 def test_a_stranger_cannot_fill_the_servers_memory(stack: Stack) -> None:

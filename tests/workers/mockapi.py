@@ -81,6 +81,7 @@ class MockApi(Resource):
         self.completions: list[Completion] = []
         self.given_up: list[GiveUp] = []
         self.registered: list[Register] = []
+        self.asked: list[LeaseRequest] = []
         self.lost: list[str] = []
         self.registration: dict[str, Any] = {
             "incarnation": "first",
@@ -143,7 +144,7 @@ class MockApi(Resource):
         return orjson.dumps({"lost": self.lost})
 
     def _lease(self, request: Any, body: bytes) -> Any:
-        load(LeaseRequest, body)
+        self.asked.append(load(LeaseRequest, body))
         if not self.work:
             self.parked.append(request)
             request.notifyFinish().addErrback(lambda _: self.parked.remove(request))

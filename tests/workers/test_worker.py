@@ -16,6 +16,7 @@ from twisted.internet.defer import Deferred
 
 from tagmill_wire import bitmap
 from tagmill_worker import pages, settings
+from tagmill_worker.backoff import Backoff
 from tagmill_worker.client import Client
 from tagmill_worker.errors import Unauthorized
 from tagmill_worker.evaluators import base
@@ -220,6 +221,36 @@ FAULTS = {
     "503": mockapi.problem(503, "database_unavailable"),
     "429": mockapi.problem(429, "slow_down", Retry_After="0"),
 }
+
+
+def test_it_names_the_leases_that_it_has_when_it_asks_for_more() -> None:
+    """The server ends the others: the answer that granted them was lost."""
+
+    async def story() -> None:
+        rig = Rig()
+        for key in (1, 2):
+            rig.partition(key, ["<node/>"])
+        rig.api.expressions = {7: "/node"}
+        # The result of the first is not taken while the second is asked for.
+        rig.api.faults["complete"].append(mockapi.never)
+        rig.api.work += [{1: {7: None}}, {2: {7: None}}]
+        rig.start()
+        await rig.api.until(lambda: len(rig.api.asked) >= 2)
+        first, second = rig.api.asked[:2]
+        assert first.leases == []
+        assert second.leases is not None and len(second.leases) == 1
+        await rig.results(2)
+        await rig.stop()
+
+    run(story())
+
+
+@pytest.mark.parametrize("retry_after", [None, 2.0])
+def test_a_server_that_comes_back_is_noticed_within_five_seconds(
+    retry_after: float | None,
+) -> None:
+    longest = Backoff(uniform=lambda _, most: most)
+    assert max(longest.next(retry_after) for _ in range(100)) <= 5.0
 
 
 def test_it_stops_while_it_connects() -> None:

@@ -65,7 +65,8 @@ def configuration(listen: str | None) -> Config:
     try:
         return Config(listen=listen)
     except ValidationError as error:
-        raise ConfigurationError(f"--listen {listen!r}: {error.errors()[0]['msg']}") from None
+        said = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise ConfigurationError(f"--listen {listen!r}: {said}") from None
 
 
 def check_database() -> None:
