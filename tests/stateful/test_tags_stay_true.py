@@ -59,6 +59,7 @@ SETTLE_SECONDS = ("0", "0.000001", "5")
 class Fleet(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
+        self.settle_for(SETTLE_SECONDS[-1])
         self.atomic = transaction.atomic()
         self.atomic.__enter__()
         for name in CLUSTERS:
