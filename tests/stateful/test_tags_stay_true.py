@@ -613,7 +613,7 @@ def test_tags_stay_true_whatever_happens(db: None, small_partitions: None) -> No
     run_state_machine_as_test(
         Fleet,
         settings=settings(
-            max_examples=40,
+            max_examples=32,
             stateful_step_count=60,
             deadline=None,
             derandomize=True,
