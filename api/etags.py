@@ -8,12 +8,12 @@ GET answers in full whatever If-None-Match says. A document's names its bytes, a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from django.utils.http import parse_etags
-from rest_framework.request import Request
 
 from tagmill.errors import PreconditionFailed
 from tagmill.fleet.models import Cluster
@@ -74,10 +74,21 @@ class Condition:
             if "*" in named or current in named:
                 raise PreconditionFailed("it exists already, which If-None-Match excludes")
 
+    def of_document(self, probe: str) -> Callable[[Any], None]:
+        """`check` of the document that the probe printed, for an upload's `expects`."""
 
-def condition(request: Request) -> Condition:
+        def check(node: Any) -> None:
+            digest = node.digests.get(probe)
+            self.check(None if digest is None else of_document(digest))
+
+        return check
+
+
+def condition(header: Callable[[str], str | None]) -> Condition:
+    """What the headers of a request say, each asked for by its name."""
+
     def tags_in(name: str) -> Sequence[str] | None:
-        value = request.headers.get(name)
+        value = header(name)
         return None if value is None else parse_etags(value)
 
     return Condition(tags_in("If-Match"), tags_in("If-None-Match"))

@@ -57,14 +57,16 @@ class Problem(serializers.Serializer[Any]):
     request_id = serializers.CharField(required=False)
 
 
-CONDITIONS = [
-    OpenApiParameter(
-        name, str, OpenApiParameter.HEADER, description=f"{what} Else 412 `precondition_failed`."
-    )
+CONDITION_HEADERS = {
+    name: f"{what} Else 412 `precondition_failed`."
     for name, what in (
         ("If-Match", "The `ETag` of the answer that the change is meant for."),
         ("If-None-Match", "`*`: only where there is none yet."),
     )
+}
+CONDITIONS = [
+    OpenApiParameter(name, str, OpenApiParameter.HEADER, description=what)
+    for name, what in CONDITION_HEADERS.items()
 ]
 
 

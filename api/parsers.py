@@ -1,4 +1,4 @@
-"""What is accepted: JSON, workers' messages and XML documents, all bounded."""
+"""What Django's views accept: JSON and workers' messages, both bounded."""
 
 from __future__ import annotations
 
@@ -40,14 +40,6 @@ class BytesParser(BaseParser):
 
 class MessageParser(BytesParser):
     media_type = "application/json"
-
-
-class XMLParser(BytesParser):
-    media_type = "application/xml"
-
-
-class TextXMLParser(BytesParser):
-    media_type = "text/xml"
 
 
 def decoded(body: bytes) -> Any:

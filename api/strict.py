@@ -42,8 +42,9 @@ def refuse_encoding(coding: str | None) -> None:
         )
 
 
-def refuse_type(content_type: str | None, wanted: str) -> None:
+def refuse_type(content_type: str | None, *wanted: str) -> None:
     """Raises UnsupportedMedia."""
     media_type = (content_type or "").partition(";")[0].strip().lower()
-    if media_type != wanted:
-        raise UnsupportedMedia(f"Content-Type is {media_type or 'missing'!r}: send {wanted}")
+    if media_type not in wanted:
+        names = " or ".join(wanted)
+        raise UnsupportedMedia(f"Content-Type is {media_type or 'missing'!r}: send {names}")

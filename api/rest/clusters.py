@@ -93,5 +93,5 @@ def _answer(cluster: Cluster) -> Response:
 
 
 def _expected(request: Request) -> Callable[[Cluster], None]:
-    condition = etags.condition(request)
+    condition = etags.condition(request.headers.get)
     return lambda cluster: condition.check(etags.of_cluster(cluster))

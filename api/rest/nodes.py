@@ -210,7 +210,7 @@ class TagsOfNode(Resource):
 
 
 def _expected(request: Request) -> Callable[[Any], None]:
-    condition = etags.condition(request)
+    condition = etags.condition(request.headers.get)
 
     def check(node: Any) -> None:
         # It is called under locks, where none is made.

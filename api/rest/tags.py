@@ -297,7 +297,7 @@ class OneTag(Resource):
 
 
 def _expected(request: Request) -> Callable[[Tag], None]:
-    condition = etags.condition(request)
+    condition = etags.condition(request.headers.get)
     return lambda tag: condition.check(etags.of_tag(tag))
 
 

@@ -16,12 +16,13 @@ from twisted.internet.error import CannotListenError
 from twisted.web.wsgi import WSGIResource
 
 from api import metrics
-from api.limits import LEASE, SMALL, BodyLimit
-from api.server import batches, health, imports, lease, users
+from api.limits import DOCUMENT, LEASE, SMALL, BodyLimit
+from api.server import batches, documents, health, imports, lease, users
 from api.server.admission import Admission
 from api.server.batchcache import BatchCache
 from api.server.batches import BatchResource, Encoded, Slice
 from api.server.broker import Broker, Poll, Taken
+from api.server.documents import DocumentResource
 from api.server.events import PREVIEWS, REBUILDS, EventsResource, Kind
 from api.server.health import Health, Metrics, Ready
 from api.server.http import Caps, Request, Route, Site
@@ -93,6 +94,7 @@ class Server:
         django: Any = get_wsgi_application()
         wsgi: Any = WSGIResource(reactor, self._rest.pool, django)
         self.routes = [*self._routes(), *self._keeping(django), self._import(wsgi)]
+        self.routes.append(self._document(wsgi))
         self.routes += self._asking(wsgi)
         # Behind proxies, every connection is of a proxy's address.
         of_address = None if config.trusted_proxies else config.connections_per_address
@@ -208,6 +210,11 @@ class Server:
     def _import(self, fallback: Any) -> Route:
         # Everything but POST is Django's, whose view declares the limit of a body.
         return _native("import", imports.OPERATION, lambda: ImportResource(fallback), None)
+
+    def _document(self, django: Any) -> Route:
+        # It is as much work as other requests of users', and shares their threads.
+        make = partial(DocumentResource, self._rest, django)
+        return _native("nodes", documents.OPERATION, make, DOCUMENT)
 
     def _asking(self, django: Any) -> list[Route]:
         made = PreviewsResource(self._native, django)

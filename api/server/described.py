@@ -8,13 +8,14 @@ from typing import Any
 
 import msgspec
 
-from api.server import batches, events, health, imports, lease
+from api.server import batches, documents, events, health, imports, lease
 from tagmill_wire import messages
 
 OPERATIONS = (
     lease.OPERATION,
     batches.OPERATION,
     imports.OPERATION,
+    documents.OPERATION,
     events.REBUILDS.operation,
     events.PREVIEWS.operation,
     health.ALIVE,

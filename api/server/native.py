@@ -33,7 +33,7 @@ class Native(Resource, abc.ABC):
             request.fail(problems.MethodNotAllowed(*self.methods))
             return NOT_DONE_YET
         try:
-            refuse_strange(request, self.parameters)
+            self.refuse(request)
         except TagmillError as error:
             request.fail(error)
             return NOT_DONE_YET
@@ -41,6 +41,10 @@ class Native(Resource, abc.ABC):
         request.notifyFinish().addErrback(lambda _: running.cancel())
         running.addErrback(self._failed, request)
         return NOT_DONE_YET
+
+    def refuse(self, request: Request) -> None:
+        """Raises what is wrong with the request, whoever it is from."""
+        refuse_strange(request, self.parameters)
 
     @abc.abstractmethod
     async def answer(self, request: Request) -> None:
@@ -64,13 +68,17 @@ def shown(error: BaseException | None, request: Request) -> TagmillError:
     return problems.shown(error, request.path.decode("ascii", "replace"))
 
 
-def refuse_strange(request: Request, parameters: frozenset[str] | None) -> None:
+def refuse_strange(
+    request: Request, parameters: frozenset[str] | None, *, understands_conditions: bool = False
+) -> None:
     """Raises UnknownField, ConditionNotSupported, UnsupportedMedia: as Django's views do."""
     if parameters is not None:
         query = request.uri.partition(b"?")[2].decode("latin-1")
         refuse_unknown(parse_qs(query, keep_blank_values=True), parameters, "parameter")
     sent = {name for name in strict.WRITING if request.requestHeaders.hasHeader(name)}
-    refuse_conditions(request.method.decode("ascii", "replace"), sent, understood=False)
+    refuse_conditions(
+        request.method.decode("ascii", "replace"), sent, understood=understands_conditions
+    )
     refuse_encoding(request.getHeader("content-encoding"))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from api.openapi import PROBLEM, reference
+from api.openapi import CONDITION_HEADERS, PROBLEM, reference
 from tagmill_wire.messages import Message
 
 JSON = "application/json"
@@ -21,15 +21,19 @@ Schema = Mapping[str, Any]
 # What the places of a path may be, and how OpenAPI says it.
 PLACES: dict[str, tuple[str, Schema]] = {
     "partition": (r"(\d{1,18})", {"type": "integer", "minimum": 0}),
+    "system_id": ("([^/]+)", {"type": "string"}),
     "uuid": ("([0-9a-fA-F-]{36})", {"type": "string", "format": "uuid"}),
 }
 
 
 @dataclass(frozen=True)
 class Content:
+    """`others`: more media types of the same."""
+
     media_type: str
     schema: Schema
     example: Any = None
+    others: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, kind: type[Message]) -> Content:
@@ -39,7 +43,7 @@ class Content:
         found: dict[str, Any] = {"schema": dict(self.schema)}
         if self.example is not None:
             found["example"] = self.example
-        return {self.media_type: found}
+        return dict.fromkeys((self.media_type, *self.others), found)
 
 
 @dataclass(frozen=True)
@@ -123,5 +127,8 @@ class Operation:
         return found
 
 
+CONDITIONS = tuple(
+    Parameter(name, text, place="header") for name, text in CONDITION_HEADERS.items()
+)
 PREFER = Parameter("Prefer", "`wait=N`: the answer may be up to N seconds late.", place="header")
 APPLIED = {"Preference-Applied": "`wait=N`, the seconds that were granted."}

@@ -7,7 +7,9 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import get_user
-from django.http import HttpRequest
+from django.http import HttpRequest, parse_cookie
+from rest_framework.authentication import SessionAuthentication
+from rest_framework.exceptions import PermissionDenied
 
 from api import authentication, permissions, problems
 from api.roles import Role
@@ -23,9 +25,9 @@ def operator(header: str, session: str = "") -> None:
     _take(Role.OPERATOR, header, session)
 
 
-def uploader(header: str, session: str = "") -> None:
-    """The same for those who upload inventory."""
-    _take(Role.UPLOADER, header, session)
+def uploader(header: str, session: str = "") -> Any:
+    """The same for those who upload inventory. The user."""
+    return _take(Role.UPLOADER, header, session)
 
 
 def viewer(header: str, session: str = "") -> None:
@@ -33,9 +35,13 @@ def viewer(header: str, session: str = "") -> None:
     _take(Role.VIEWER, header, session)
 
 
-def _take(needed: Role, header: str, session: str) -> None:
-    if not permissions.may(_user(header, session), needed):
-        raise problems.Forbidden(f"this takes the role {needed.label}")
+def _take(needed: Role, header: str, session: str) -> Any:
+    user = _user(header, session)
+    if not permissions.may(user, needed):
+        raise problems.Forbidden(
+            f"this takes the role {needed.label}: an administrator can give it"
+        )
+    return user
 
 
 def known(header: str, session: str = "") -> None:
@@ -56,6 +62,28 @@ def shown_by(request: Any) -> tuple[str, str]:
     """The Authorization header, and the session's key. Call it on the reactor thread."""
     cookie = request.getCookie(settings.SESSION_COOKIE_NAME.encode()) or b""
     return request.getHeader("authorization") or "", cookie.decode("ascii", "replace")
+
+
+def form_of(request: Any) -> Any:
+    """What tells a page of ours from one of another site that sends a browser's session. Call it on
+    the reactor thread."""
+    made = HttpRequest()
+    made.method = request.method.decode("ascii", "replace")
+    made.META = {"SERVER_NAME": "", "SERVER_PORT": "0"}
+    for name, values in request.requestHeaders.getAllRawHeaders():
+        key = "HTTP_" + name.decode("latin-1").upper().replace("-", "_")
+        made.META[key] = ",".join(value.decode("latin-1") for value in values)
+    made.COOKIES = parse_cookie(made.META.get("HTTP_COOKIE", ""))
+    return made
+
+
+def refuse_forged(form: Any) -> None:
+    """Raises Refused where Django would not take the session for this request."""
+    try:
+        SessionAuthentication().enforce_csrf(form)
+    except PermissionDenied as error:
+        detail = f"{error.detail} Reload the page, or send a token instead."
+        raise problems.Refused(403, "csrf_failed", detail) from None
 
 
 def _user(header: str, session: str) -> Any:

@@ -20,7 +20,6 @@ from tagmill.tags import tags
 from tagmill.tags.models import Tag
 from tests.api.conftest import problem
 
-XML = "application/xml"
 OTHER = '"0123"'
 # (address, a change of it)
 RESOURCES = [
@@ -43,11 +42,6 @@ def send(client: APIClient, method: str, address: str, body: Any = None, **heade
     call = getattr(client, method)
     given = {name.replace("_", "-"): value for name, value in headers.items()}
     return call(f"/api/v1/{address}", body, format="json", headers=given)
-
-
-def put_document(client: APIClient, xml: bytes, address: str = "nodes/a/document", **h: str) -> Any:
-    given = {name.replace("_", "-"): value for name, value in h.items()}
-    return client.put(f"/api/v1/{address}", xml, content_type=XML, headers=given)
 
 
 @pytest.mark.parametrize(("address", "change"), RESOURCES)
@@ -78,24 +72,6 @@ def test_only_what_was_seen_is_deleted(things: APIClient, address: str) -> None:
     assert things.get(f"/api/v1/{address}")["ETag"] == seen
     assert send(things, "delete", address, If_Match=seen).status_code == 204
     problem(things.get(f"/api/v1/{address}"), 404, "not_found")
-
-
-def test_a_document_replaces_the_one_that_was_seen(things: APIClient) -> None:
-    seen = things.get("/api/v1/nodes/a/document")["ETag"]
-    problem(put_document(things, b"<new/>", If_Match=OTHER), 412, "precondition_failed")
-    assert things.get("/api/v1/nodes/a/document").content != b"<new/>"
-    assert put_document(things, b"<new/>", If_Match=seen).status_code == 200
-    problem(put_document(things, b"<newer/>", If_Match=seen), 412, "precondition_failed")
-    assert things.get("/api/v1/nodes/a/document").content == b"<new/>"
-
-
-def test_a_document_is_created_only_where_there_is_none(things: APIClient) -> None:
-    problem(put_document(things, b"<new/>", If_None_Match="*"), 412, "precondition_failed")
-    other = "nodes/a/document?probe=lldp"
-    problem(put_document(things, b"<new/>", other, If_Match="*"), 412, "precondition_failed")
-    assert put_document(things, b"<new/>", other, If_None_Match="*").status_code == 200
-    problem(put_document(things, b"<new/>", other, If_None_Match="*"), 412, "precondition_failed")
-    assert things.get(f"/api/v1/{other}").content == b"<new/>"
 
 
 @pytest.mark.parametrize("header", ["If-Match", "If-None-Match", "If-Unmodified-Since"])

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from rest_framework.test import APIClient
 
-from tagmill.config import load
 from tagmill.fleet.models import Cluster
-from tests.api.conftest import BARE, GPU, problem
+from tests.api.conftest import GPU, problem
 
 NODES = "/api/v1/nodes/"
 
@@ -19,11 +17,6 @@ def found(client: APIClient, **query: Any) -> list[str]:
     answer = client.get(NODES, query)
     assert answer.status_code == 200, answer.content
     return [node["system_id"] for node in answer.json()["results"]]
-
-
-def xml(client: APIClient, system_id: str, body: bytes, query: str = "") -> Any:
-    path = f"{NODES}{system_id}/document{query}"
-    return client.put(path, body, content_type="application/xml")
 
 
 def test_a_node_is_made_read_changed_and_deleted(operator: APIClient, cluster: Cluster) -> None:
@@ -51,7 +44,6 @@ def test_a_node_that_exists_is_not_made_again(
 def test_a_node_that_is_missing_cannot_be_changed(operator: APIClient, cluster: Cluster) -> None:
     problem(operator.patch(f"{NODES}a", {"hostname": "b"}, format="json"), 404, "not_found")
     problem(operator.delete(f"{NODES}a"), 404, "not_found")
-    problem(xml(operator, "a", GPU), 404, "not_found")
 
 
 def test_nodes_are_found_by_tag_cluster_and_hostname(
@@ -102,88 +94,6 @@ def test_the_next_page_keeps_the_filters(operator: APIClient, put: Callable[...,
     page = operator.get(NODES, {"tag": "t", "limit": 2}).json()
     rest = operator.get(page["next"]).json()
     assert [node["system_id"] for node in rest["results"]] == ["d"]
-
-
-def test_a_document_comes_back_as_it_was_put(operator: APIClient, put: Callable[..., None]) -> None:
-    put("a", xml=BARE)
-    stored = xml(operator, "a", b'<?xml version="1.0" encoding="UTF-8"?>' + GPU)
-    assert stored.json()["outcome"] == "updated"
-    answer = operator.get(f"{NODES}a/document")
-    assert answer["Content-Type"] == "application/xml"
-    assert answer.content == GPU
-    assert "sandbox" in answer["Content-Security-Policy"]
-    same = operator.get(f"{NODES}a/document", HTTP_IF_NONE_MATCH=answer["ETag"])
-    assert (same.status_code, same.content) == (304, b"")
-    assert xml(operator, "a", GPU).json() == {
-        "outcome": "unchanged",
-        "rev": stored.json()["rev"],
-        "settled": None,
-    }
-
-
-def test_each_probe_has_its_document(operator: APIClient, put: Callable[..., None]) -> None:
-    put("a")
-    lldp = b"<lldp xmlns='lldp'/>"
-    assert xml(operator, "a", lldp, "?probe=lldp").status_code == 200
-    assert operator.get(f"{NODES}a/document?probe=lldp").status_code == 200
-    assert operator.delete(f"{NODES}a/document?probe=lldp").status_code == 204
-    problem(operator.get(f"{NODES}a/document?probe=lldp"), 404, "not_found")
-    problem(operator.delete(f"{NODES}a/document?probe=lldp"), 404, "not_found")
-    assert operator.get(f"{NODES}a/document").content == GPU
-
-
-def test_malformed_xml_has_a_line_and_a_column(
-    operator: APIClient, put: Callable[..., None]
-) -> None:
-    put("a")
-    answer = problem(xml(operator, "a", b"<list>\n  <node></list>"), 400, "invalid_document")
-    assert answer["line"] == 2
-    assert answer["column"] > 1
-    assert operator.get(f"{NODES}a/document").content == GPU
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"<!DOCTYPE a [<!ENTITY x 'y'>]><a>&x;</a>",
-        b"<!DOCTYPE a SYSTEM 'file:///etc/passwd' [<!ENTITY x 'y'>]><a/>",
-        b"<a>\xff</a>",
-        b"<a>" * 1000 + b"</a>" * 1000,
-    ],
-)
-def test_hostile_xml_is_refused(operator: APIClient, put: Callable[..., None], body: bytes) -> None:
-    put("a")
-    answer = xml(operator, "a", body)
-    assert answer.status_code in (400, 413), answer.content
-    assert answer["Content-Type"] == "application/problem+json"
-    assert operator.get(f"{NODES}a/document").content == GPU
-
-
-def test_nothing_is_loaded_that_a_document_names(
-    operator: APIClient, put: Callable[..., None]
-) -> None:
-    put("a")
-    answer = xml(operator, "a", b"<!DOCTYPE a SYSTEM 'file:///etc/passwd'><a/>")
-    assert answer.status_code == 200
-    assert operator.get(f"{NODES}a/document").content == b"<a/>"
-
-
-def test_a_document_over_the_limit_is_too_large(
-    operator: APIClient, put: Callable[..., None]
-) -> None:
-    put("a")
-    limit = load().document_bytes
-    answer = xml(operator, "a", b"<a>" + b"x" * limit + b"</a>")
-    assert problem(answer, 413, "too_large")["limit"] == limit
-
-
-def test_a_probe_too_many_is_refused(operator: APIClient, put: Callable[..., None]) -> None:
-    put("a")
-    for number in range(15):
-        assert xml(operator, "a", GPU, f"?probe=a{number}").status_code == 200
-    answer = xml(operator, "a", GPU, "?probe=a15")
-    assert problem(answer, 400, "invalid")["field"] == "probes"
 
 
 def test_a_cluster_is_made_renamed_and_deleted(admin: APIClient) -> None:

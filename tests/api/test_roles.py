@@ -32,7 +32,6 @@ ADDRESSES = [
     ("delete", "nodes/x", "operator"),
     ("get", "nodes/x/tags", "viewer"),
     ("get", "nodes/x/document", "viewer"),
-    ("put", "nodes/x/document", "uploader"),
     ("delete", "nodes/x/document", "operator"),
     ("get", "tags/", "viewer"),
     ("post", "tags/", "operator"),
@@ -135,8 +134,6 @@ def test_an_uploader_uploads_and_does_nothing_else(
     body = {"system_id": "a", "probes": {"lshw": "<list/>"}}
     assert uploader.post("/api/v1/nodes/", body, format="json").status_code == 201
     assert uploader.patch("/api/v1/nodes/a", {"hostname": "h"}, format="json").status_code == 200
-    place, kind = "/api/v1/nodes/a/document", "application/xml"
-    assert uploader.put(place, b"<list><node/></list>", content_type=kind).status_code == 200
     operator.post("/api/v1/tags/", {"name": "gpu"}, format="json")
     for address in ("nodes/a", "nodes/a/document", "tags/gpu"):
         problem(uploader.delete(f"/api/v1/{address}"), 403, "forbidden")

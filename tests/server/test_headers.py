@@ -23,6 +23,7 @@ def test_a_token_of_any_bytes_is_a_wrong_token(stack: Stack, scheme: str) -> Non
         ("GET", f"/api/v1/previews/{NOBODY}/events"),
         ("POST", "/api/v1/nodes/import"),
         ("POST", "/api/v1/previews"),
+        ("PUT", "/api/v1/nodes/a/document"),
     ):
         response, data = call(
             stack, method, path, b"{}", Authorization=f"{scheme} {BYTES}", Prefer="wait=1"

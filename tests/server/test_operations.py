@@ -12,7 +12,7 @@ from drf_spectacular.generators import SchemaGenerator
 from twisted.internet.testing import MemoryReactorClock
 
 from api.roles import GROUPS, Role
-from api.server import batches, events, imports, lease
+from api.server import batches, documents, events, imports, lease
 from api.server.app import Server
 from api.server.described import OPERATIONS
 from api.server.http import Route
@@ -30,6 +30,7 @@ PLACES = {"uuid": "0d3f5c9e-6a55-4a7c-8d62-5f3f0a3c9b11", "partition": "7"}
 # The role that each takes; workers alone may call the others.
 ROLES = [
     (imports.OPERATION, "uploader"),
+    (documents.OPERATION, "uploader"),
     (events.REBUILDS.operation, "viewer"),
     (events.PREVIEWS.operation, "operator"),
 ]
@@ -103,7 +104,8 @@ def test_native_endpoints_take_those_whom_their_description_names(stack: Stack) 
             is_allowed = Role[needed.upper()] in GROUPS[role]
             status, _ = ask(operation, header)
             # There is no such thing, or no body: who may not do it does not get so far.
-            assert status == (403 if not is_allowed else 415 if "import" in operation.path else 404)
+            reached = {"nodes_import": 415, "nodes_document_update": 400}.get(operation.name, 404)
+            assert status == (reached if is_allowed else 403)
     for operation in (lease.OPERATION, batches.OPERATION):
         assert ask(operation) == ask(operation, people["admin"]) == (401, "Worker")
     open_to_all = {item.name for item in OPERATIONS if not item.schemes}

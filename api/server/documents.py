@@ -1,0 +1,150 @@
+"""PUT of /api/v1/nodes/{system_id}/document: an upload, stored in one call of a thread.
+
+Whoever may not upload is refused first, then what is not understood, then the document. Everything
+else at this address is Django's to answer.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+from urllib.parse import parse_qs, unquote
+
+from api import etags
+from api.encoding import dumps
+from api.etags import Condition
+from api.handlers import NO_SUCH_PAGE
+from api.rest.documents import LSHW
+from api.rest.nodes import SETTLED, settled, store
+from api.server import users
+from api.server.http import Request, route_of
+from api.server.native import Native, body_of, refuse_strange, respond
+from api.server.operations import BROWSERS, CONDITIONS, Answer, Content, Operation, Parameter
+from api.server.threads import Threads
+from api.strict import refuse_type
+from tagmill.audit.acting import Actor, acting
+from tagmill.errors import NotFound
+from tagmill.flows.ingest import Upload, Verdict
+
+XML = ("application/xml", "text/xml")
+PARAMETERS = frozenset({"probe"})
+STORED = {
+    "type": "object",
+    "required": ["outcome", "rev", "settled"],
+    "properties": {
+        "outcome": {"type": "string", "enum": ["updated", "unchanged"]},
+        "rev": {"type": "integer"},
+        "settled": {
+            "type": ["boolean", "null"],
+            "description": "Whether the node's tags are true already; false: workers look at it. "
+            "null: nothing was stored, and its tags are as they were.",
+        },
+    },
+}
+OPERATION = Operation(
+    name="nodes_document_update",
+    method="put",
+    path="/api/v1/nodes/{system_id}/document",
+    tag="nodes",
+    schemes=BROWSERS,
+    description="The XML that one probe printed, stored as it is but for its XML declaration.",
+    parameters=(
+        Parameter("probe", "lshw, lldp, ...", {"type": "string", "default": LSHW}),
+        *CONDITIONS,
+    ),
+    request=Content(XML[0], {"type": "string"}, "<list>...</list>", XML[1:]),
+    answers={
+        200: Answer(
+            "What came of it.",
+            Content("application/json", STORED),
+            {
+                SETTLED: "Whether the node's tags are true; missing where nothing was stored.",
+                "X-Request-Id": "Of this request.",
+            },
+        )
+    },
+)
+
+
+@dataclass(frozen=True)
+class Put:
+    """A request as the thread needs it: what belongs to the connection stays with the reactor."""
+
+    credentials: tuple[str, str]
+    form: Any
+    refuse: Callable[[], None]
+    system_id: str
+    probe: str
+    condition: Condition
+    content_type: str | None
+    body: bytes
+    request_id: str
+
+
+class DocumentResource(Native):
+    methods: ClassVar[tuple[str, ...]] = ("PUT",)
+
+    def __init__(self, threads: Threads, django: Any, system_id: bytes) -> None:
+        super().__init__()
+        self._threads = threads
+        self._django = django
+        self._system_id = unquote(system_id.decode("latin-1"))
+
+    def render(self, request: Request) -> Any:
+        request.route = route_of(request.path)
+        if request.method == b"PUT":
+            return super().render(request)
+        return self._django.render(request)
+
+    def refuse(self, request: Request) -> None:
+        """Nothing yet: the thread does, after the token."""
+
+    async def answer(self, request: Request) -> None:
+        asked = self._asked(request)
+        request.setHeader("X-Request-Id", asked.request_id)
+        verdict = await self._threads.call(put, asked)
+        for name, value in settled(verdict.settled).items():
+            request.setHeader(name, value)
+        found = {"outcome": verdict.outcome, "rev": verdict.rev, "settled": verdict.settled}
+        respond(request, dumps(found))
+
+    def _asked(self, request: Request) -> Put:
+        query = parse_qs(request.uri.partition(b"?")[2].decode("latin-1"), keep_blank_values=True)
+        credentials = users.shown_by(request)
+        return Put(
+            credentials=credentials,
+            form=None if credentials[0] else users.form_of(request),
+            refuse=lambda: refuse_strange(request, PARAMETERS, understands_conditions=True),
+            system_id=self._system_id,
+            probe=query.get("probe", [LSHW])[-1],
+            condition=etags.condition(partial(_header, request)),
+            content_type=request.getHeader("content-type"),
+            body=body_of(request),
+            request_id=uuid.uuid4().hex,
+        )
+
+
+def _header(request: Request, name: str) -> str | None:
+    """Sent in several lines, it is one list."""
+    lines = request.requestHeaders.getRawHeaders(name.encode(), [])
+    return b",".join(lines).decode("latin-1") if lines else None
+
+
+def put(asked: Put) -> Verdict:
+    """Store it, in a thread. Raises Unauthorized, Forbidden, and what the upload is refused for."""
+    user = users.uploader(*asked.credentials)
+    if asked.form is not None:
+        users.refuse_forged(asked.form)
+    asked.refuse()
+    if "/" in asked.system_id:
+        raise NotFound(NO_SUCH_PAGE)
+    # Without a body, what is wrong is that the document is empty.
+    if asked.body:
+        refuse_type(asked.content_type, *XML)
+    check = asked.condition.of_document(asked.probe)
+    upload = Upload(asked.system_id, probes={asked.probe: asked.body}, expects=check)
+    with acting(lambda: Actor(user.get_username(), "api", asked.request_id)):
+        return store(upload, create=False)
