@@ -131,13 +131,16 @@ def test_growth_fits_exponents_and_takes_updates_under_load(manage: Run) -> None
     assert found["updates"]["delay_p50_ms"] > 0
 
 
-def test_changes_are_measured_and_every_verdict_is_compared_with_lxml(manage: Run) -> None:
+def test_changes_are_measured_and_every_verdict_is_compared_with_lxml(
+    manage: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # On a busy machine a server may leave what it has no time for to the workers.
+    monkeypatch.setenv("TAGMILL_SETTLE_SECONDS", "5")
     found = manage(
         *("bench", "change", "--nodes", "50", "--tags", "3", "--clients", "1"),
         *("--workers", "1", "--seconds", "0.2"),
     )
     assert found["mismatches"] == 0
-    # The marker flips until its tag shows it: the reference is asked about what is there then.
     assert (found["compared_evaluations"], found["compared_every"]) == (150, 1)
     assert found["puts_per_second"]["1"] > 0 < found["puts_per_second_without_tags"]["1"]
     # All were settled where they were stored, and flipped nothing.
