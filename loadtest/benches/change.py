@@ -120,7 +120,7 @@ class ChangeRun:
         return int(running.rig.scalar("SELECT count(*) FROM tag"))
 
     def _costs(self, rig: Rig, sent: Changes) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-        """Of all uploads with all tags: what they wrote and used, the workers' part included."""
+        """What all uploads with all tags wrote and used, the workers' part included."""
         rows = changes.match_rows(rig)
         with rig.stack(self.options.workers) as running:
             wal, cpu = changes.wal_bytes(rig), running.cpu_seconds()
@@ -145,7 +145,7 @@ class ChangeRun:
 
 
 def tags_of(count: int) -> dict[str, str]:
-    """So many definitions by name; the first is the one that is flipped."""
+    """`count` definitions by name; the first is the one that is flipped."""
     return {MARKER_TAG: MARKER_DEFINITION, **definitions.definitions(count - 1)}
 
 
