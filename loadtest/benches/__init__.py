@@ -2,6 +2,7 @@
 
 __all__ = [
     "calibrate",
+    "change",
     "check",
     "evaluate",
     "fleet",

@@ -37,6 +37,7 @@ TAKEN_WITH = {
     "evaluate": "manage.py bench evaluate",
     "sweep": "manage.py bench sweep",
     "growth": "manage.py bench growth",
+    "change": "manage.py bench change",
     "preview": "manage.py bench preview",
     "polls": "manage.py bench polls",
     "fleet": "manage.py bench fleet",

@@ -279,6 +279,52 @@ def _preview(name: str, result: dict[str, Any]) -> Section:
     return [*out, _mismatches(result)]
 
 
+def _change(name: str, result: dict[str, Any]) -> Section:
+    clients = list(result["uploads"])
+    without = result["puts_per_second_without_tags"]
+    chart = charts.bars(
+        [f"{count} clients" for count in clients],
+        {
+            f"{result['tags']} tags": list(result["puts_per_second"].values()),
+            "no tag": list(without.values()),
+        },
+        x="uploads a second",
+    )
+    uploads = [
+        [
+            count,
+            f"{found['per_second']:,.1f}",
+            f"{without[count]:,.1f}",
+            f"{found['p50_ms']:.1f}",
+            f"{found['p95_ms']:.1f}",
+            f"{found['settled_share']:.0%}",
+        ]
+        for count, found in result["uploads"].items()
+    ]
+    delays = [
+        [f"{tags} tags, {state}", f"{found['p50']:.1f}", f"{found['p95']:.1f}"]
+        for tags, states in result["visible_ms_by_tags"].items()
+        for state, found in states.items()
+    ]
+    imported, cpu = result["import"], result["cpu_ms_per_change"]
+    costs = [
+        ["match rows written a change", f"{result['match_rows_per_change']:.2f}"],
+        ["bytes of WAL a change", f"{result['wal_bytes_per_change']:,.0f}"],
+        *([f"CPU ms a change, {part}", _number(spent)] for part, spent in cpu.items()),
+        ["imported nodes a second, changed", f"{imported['changed_per_second']:,.0f}"],
+        ["imported nodes a second, unchanged", f"{imported['unchanged_per_second']:,.0f}"],
+    ]
+    heads = ["clients", "uploads/s", "without tags", "p50 ms", "p95 ms", "settled"]
+    return [
+        f"<h2>A change, of {result['nodes']:,} nodes with {result['tags']} tags</h2>",
+        *_figure(name, chart),
+        _table(heads, uploads),
+        _table(["from the request to the tag, ms", "p50", "p95"], delays),
+        _table(["", ""], costs),
+        _mismatches(result),
+    ]
+
+
 def _polls(name: str, result: dict[str, Any]) -> Section:
     chart = charts.bars(
         ["p50", "p95", "worst"],
@@ -299,6 +345,7 @@ SECTIONS: dict[str, Callable[[str, dict[str, Any]], Section]] = {
     "evaluate": _evaluate,
     "sweep": _sweep,
     "growth": _growth,
+    "change": _change,
     "preview": _preview,
     "polls": _polls,
     "fleet": _fleet,

@@ -1,6 +1,7 @@
 """What a bench runs: a scratch database, a server, workers, and clients."""
 
 __all__ = [
+    "changes",
     "clients",
     "definitions",
     "http",

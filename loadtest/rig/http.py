@@ -37,6 +37,12 @@ class Api:
         headers = {**self._headers, "Content-Type": "application/xml"}
         return self._answer("PUT", path, xml, headers)
 
+    def post_lines(self, path: str, body: bytes) -> list[Any]:
+        """NDJSON in, NDJSON out: the decoded lines of the answer."""
+        headers = {**self._headers, "Content-Type": "application/x-ndjson"}
+        lines: list[Any] = self._answer("POST", path, body, headers, is_lines=True)
+        return lines
+
     def delete(self, path: str) -> Any:
         return self.call("DELETE", path)
 
@@ -45,7 +51,14 @@ class Api:
         data = None if body is None else orjson.dumps(body)
         return self._answer(method, path, data, self._headers | headers)
 
-    def _answer(self, method: str, path: str, data: bytes | None, headers: dict[str, str]) -> Any:
+    def _answer(
+        self,
+        method: str,
+        path: str,
+        data: bytes | None,
+        headers: dict[str, str],
+        is_lines: bool = False,
+    ) -> Any:
         try:
             response = self._send(method, path, data, headers)
         except ConnectionError:
@@ -53,8 +66,11 @@ class Api:
             self._connection.close()
             response = self._send(method, path, data, headers)
         text = response.read()
+        is_good = response.status < http.client.BAD_REQUEST
+        if is_lines and is_good:
+            return [orjson.loads(line) for line in text.splitlines()]
         answer = orjson.loads(text) if text else None
-        if response.status >= http.client.BAD_REQUEST:
+        if not is_good:
             raise ApiProblem(response.status, answer if isinstance(answer, dict) else {})
         return answer
 

@@ -189,6 +189,10 @@ class Running:
         enough = math.ceil(WARM_SECONDS / max(settling.cpu_total, settling.seconds))
         return self.measure(names, min(WARM_REBUILDS, enough))
 
+    def cpu_seconds(self) -> dict[str, float]:
+        """So far, by process: `server`, `worker`, and `database` where it is the embedded one."""
+        return processes.cpu_seconds(self._roots())
+
     def _roots(self) -> dict[str, int]:
         roots = self.stack.pids()
         postmaster = processes.postmaster()

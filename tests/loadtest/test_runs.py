@@ -13,10 +13,15 @@ import psutil
 import psycopg
 import pytest
 
+from fixtures import loader
+from loadtest.benches.change import ChangeBench
 from loadtest.benches.check import compare
 from loadtest.planner.costs import load
+from loadtest.references.answers import ask_lxml, mismatches
+from loadtest.rig.changes import MARKER_DEFINITION
 from loadtest.rig.scratch import PREFIX, drop_leftovers
 from tagmill import config
+from tagmill.tags import tags
 from tests.loadtest.conftest import SECONDS, Run, start
 
 
@@ -126,6 +131,44 @@ def test_growth_fits_exponents_and_takes_updates_under_load(manage: Run) -> None
     assert found["updates"]["delay_p50_ms"] > 0
 
 
+def test_changes_are_measured_and_every_verdict_is_compared_with_lxml(
+    manage: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # On a busy machine a server may leave what it has no time for to the workers.
+    monkeypatch.setenv("TAGMILL_SETTLE_SECONDS", "5")
+    found = manage(
+        *("bench", "change", "--nodes", "50", "--tags", "3", "--clients", "1"),
+        *("--workers", "1", "--seconds", "0.2"),
+    )
+    assert found["mismatches"] == 0
+    assert (found["compared_evaluations"], found["compared_every"]) == (150, 1)
+    assert found["puts_per_second"]["1"] > 0 < found["puts_per_second_without_tags"]["1"]
+    # All were settled where they were stored, and flipped nothing.
+    assert found["uploads"]["1"]["settled_share"] == 1
+    assert found["match_rows_per_change"] == 0 < found["wal_bytes_per_change"]
+    for state in ("idle", "rebuild"):
+        assert 0 < found["visible_ms"][state]["p50"] <= found["visible_ms"][state]["p95"]
+    assert found["visible_ms"]["rebuild"]["rebuilds"] > 0
+    assert found["import"]["changed_per_second"] > 0 < found["import"]["unchanged_per_second"]
+    assert set(found["cpu_ms_per_change"]) == {"api", "database", "worker"}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_verdict_that_is_not_lxmls_fails_the_bench_of_changes() -> None:
+    loader.load(5, seed=1)
+    tags.create("marked", definition=MARKER_DEFINITION)
+    assert ChangeBench().fault({"mismatches": wrong({"marked": MARKER_DEFINITION})}) is None
+    # Nobody has evaluated it: not one node has the tag that all should have.
+    tags.create("all", definition="//node")
+    found = wrong({"marked": MARKER_DEFINITION, "all": "//node"})
+    assert found == 5
+    assert ChangeBench().fault({"mismatches": found}) == "5 answers differ from lxml's"
+
+
+def wrong(definitions: dict[str, str]) -> int:
+    return mismatches(ask_lxml(definitions))
+
+
 def generates(child: psutil.Process) -> bool:
     try:
         return "loadtest.rig.simulated" in child.cmdline()
@@ -175,6 +218,9 @@ def test_a_database_that_a_killed_run_left_is_dropped_by_the_next_one(manage: Ru
         (["rebuild", "--nodes", "0"], "--nodes must be positive"),
         (["rebuild", "--repetitions", "101"], "--repetitions is at most 100"),
         (["evaluate", "--nodes", "2000000"], "--nodes is at most 1,000,000"),
+        (["change", "--nodes", "32"], "must be more than --clients"),
+        (["change", "--seconds", "601"], "--seconds is 0.1 to 600"),
+        (["change", "--tags", "0"], "--tags must be positive"),
         (["preview", "--tags", "1000000"], "--tags is at most 10,000"),
         (["preview", "--previews", "0"], "--previews must be positive"),
         (["capacity", "--sweep", "/nonexistent.json"], "nonexistent"),

@@ -236,7 +236,11 @@ class Chaos:
                     self.done.add(step.__name__)
 
 
-def test_everything_at_once_never_deadlocks(out_of_order: list[str]) -> None:
+@pytest.mark.parametrize("settle_seconds", [0, 5])
+def test_everything_at_once_never_deadlocks(
+    out_of_order: list[str], configure: Callable[..., None], settle_seconds: int
+) -> None:
+    configure(settle_seconds=settle_seconds)
     user = User.objects.create_user("ann")
     before = deadlocks()
     many = [Chaos(seed, user) for seed in range(6)]

@@ -40,12 +40,12 @@ class System:
         _, worker_token = workers.issue_token("system", "all")
         _, token = tokens.issue(make_user("admin"), Role.ADMIN, days=1)
         self.stack = Stack(f"127.0.0.1:{free_port()}", worker_token, directory)
-        self._token = token
+        self.token = token
         self.connect()
 
     def connect(self) -> None:
         """Anew, when the server is another process."""
-        self.api = Api(self.stack.url, self._token)
+        self.api = Api(self.stack.url, self.token)
 
     def tag(self, name: str, definition: str) -> None:
         self.api.post("tags/", {"name": name, "definition": definition})
@@ -130,6 +130,12 @@ def settings_of_processes(
         monkeypatch.setenv(name, value)
     config.load.cache_clear()
     return monkeypatch
+
+
+@pytest.fixture
+def settling(settings_of_processes: pytest.MonkeyPatch) -> None:
+    """Ask for it before `system`: its servers settle what is uploaded, whatever time it takes."""
+    settings_of_processes.setenv("TAGMILL_SETTLE_SECONDS", "5")
 
 
 @pytest.fixture

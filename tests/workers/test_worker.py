@@ -416,8 +416,8 @@ def test_a_fault_of_the_kernel_is_noticed_and_found_out(
 
 
 def _noted(rig: Rig) -> int:
-    child: Any = rig.worker.evaluator._child
-    return -1 if child is None else child.note.read().expression
+    noted = rig.worker.evaluator.noted
+    return -1 if noted is None else noted.expression
 
 
 def test_a_document_that_cannot_be_parsed_matches_nothing() -> None:
@@ -494,7 +494,7 @@ def test_a_document_that_the_child_does_not_get_through_is_never_said_to_match_n
     log: list[dict[str, Any]],
 ) -> None:
     flag = faulty_reader(tmp_path, monkeypatch, fault)
-    monkeypatch.setattr("tagmill_worker.evaluators.process.READ_SECONDS", 0.3)
+    monkeypatch.setattr("tagmill_worker.evaluators.watchdog.READ_SECONDS", 0.3)
 
     async def story() -> None:
         rig = Rig()

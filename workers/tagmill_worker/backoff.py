@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 
 FIRST_SECONDS = 0.25
@@ -12,6 +13,8 @@ FIRST_SECONDS = 0.25
 MAX_SECONDS = 3.0
 # What a server may ask for; a typing error in a proxy must not stop a worker for a day.
 MAX_RETRY_AFTER = 300.0
+# Seconds before a partition that the child did not get through may be leased again.
+FIRST_DELAY, MAX_DELAY = 5, 600
 
 
 class Backoff:
@@ -42,3 +45,22 @@ class Backoff:
         self.attempts += 1
         jitter = self._uniform(0.0, ceiling)
         return jitter + min(max(retry_after or 0.0, 0.0), MAX_RETRY_AFTER)
+
+
+class Setbacks:
+    """How often each partition could not be evaluated since it last could, and how long nobody
+    should be leased it: each attempt at what the child does not get through costs a child, with all
+    that it holds. An upload ends the delay."""
+
+    def __init__(self) -> None:
+        self._times: Counter[int] = Counter()
+
+    def next(self, partition: int) -> int:
+        """Seconds: twice as many each time."""
+        times = self._times[partition]
+        self._times[partition] += 1
+        # A shift of so many bits is beyond MAX_DELAY.
+        return min(FIRST_DELAY << min(times, 16), MAX_DELAY)
+
+    def reset(self, partition: int) -> None:
+        self._times.pop(partition, None)

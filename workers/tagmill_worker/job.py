@@ -19,7 +19,7 @@ from twisted.internet.defer import Deferred
 from tagmill_wire import bitmap
 from tagmill_wire.messages import Definition, Failure, LeasedPartition, MatchResult, PartitionResult
 from tagmill_worker.errors import ProtocolError
-from tagmill_worker.evaluators.process import PageAnswer, Pass
+from tagmill_worker.evaluators.passes import PageAnswer, Pass
 from tagmill_worker.pages import Page
 from tagmill_worker.store import Image
 

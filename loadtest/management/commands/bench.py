@@ -14,6 +14,7 @@ from rich.console import Console
 
 from loadtest.bench import Bench, BenchError, Session, write_json
 from loadtest.benches.calibrate import CalibrateBench
+from loadtest.benches.change import ChangeBench
 from loadtest.benches.check import CheckBench
 from loadtest.benches.evaluate import EvaluateCommand
 from loadtest.benches.fleet import FleetBench
@@ -30,6 +31,7 @@ BENCHES: tuple[type[Bench], ...] = (
     RebuildCommand,
     EvaluateCommand,
     FleetBench,
+    ChangeBench,
     PreviewBench,
     PollsBench,
     SweepBench,

@@ -231,7 +231,8 @@ def _finish(held: HeldPartitions, writes: Writes, evaluated: Evaluated) -> list[
     """Write everything, settle what was evaluated, raise the revs, and leave the rest of the work
     with the queue: the last thing done. The partitions that wait for it."""
     writes.flush()
-    waiting = settling.settle(held, writes.changed, evaluated)
+    known = writes.carry(evaluated.live.ids)
+    waiting = settling.settle(held, writes.changed, evaluated, known)
     writes.flush_assignments()
     held.write()
     queue.defer_partitions(waiting, policy.CHANGE)

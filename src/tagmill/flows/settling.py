@@ -61,6 +61,13 @@ class _Slots(NamedTuple):
     positions: list[int | None]
 
 
+class _Answers(NamedTuple):
+    """The verdicts of a partition's slots, by expression, as bitmaps over their positions."""
+
+    slots: list[int]
+    bits: dict[int, int]
+
+
 def evaluate(changes: Sequence[tuple[CheckedUpload, Stored | None]]) -> Evaluated:
     """Evaluate the documents that these nodes will have. Waits for no lock."""
     live, is_on = verdicts.current(), load().settle_seconds > 0
@@ -96,18 +103,68 @@ def _stored(changes: Sequence[tuple[CheckedUpload, Stored | None]]) -> dict[int,
     return found
 
 
-def settle(held: HeldPartitions, changed: Sequence[Changed], evaluated: Evaluated) -> list[int]:
-    """Store the verdicts, and return the partitions that still wait for workers. Relies on: the
-    partitions are locked, and everything else that changed is written."""
+def settle(
+    held: HeldPartitions, changed: Sequence[Changed], evaluated: Evaluated, known: set[int] | None
+) -> list[int]:
+    """Store the verdicts, and return the partitions that still wait for workers. `known`: as for
+    `matches.apply_held`. Relies on: the partitions are locked, and everything else that changed is
+    written."""
     by_partition: dict[int, list[Changed]] = {}
     for item in changed:
         by_partition.setdefault(item.partition, []).append(item)
-    waiting = []
-    for partition, items in sorted(by_partition.items()):
-        found = _slots(items, evaluated.positions) if evaluated.is_on else None
-        if not _settled(held[partition], found, evaluated):
-            waiting.append(partition)
-    return waiting
+    found: dict[int, _Answers] = {}
+    if evaluated.is_on:
+        for partition, items in sorted(by_partition.items()):
+            slots = _slots(items, evaluated.positions)
+            if slots is not None:
+                found[partition] = _Answers(slots.slots, _answers(slots, evaluated))
+    if not found:
+        return sorted(by_partition) if verdicts.current().ids else []
+    fresh = _flip(held, found, evaluated.live)
+    if fresh is None:
+        fresh = _apply(held, found, known)
+    return [partition for partition in sorted(by_partition) if partition not in fresh]
+
+
+def _flip(
+    held: HeldPartitions, found: Mapping[int, _Answers], live: ExpressionSet
+) -> set[int] | None:
+    """Rule 1 in every partition, where that is all there is to do; else None, and nothing is
+    changed: then matches are locked as `apply_held` does it. Where every live expression is fresh
+    now."""
+    differences = {}
+    for partition, answers in found.items():
+        place = held[partition]
+        if not 0 < place.before == place.settled_rev or len(answers.slots) > MAX_COMPARED:
+            return None
+        difference = matches.differing(partition, place.before, answers.slots, answers.bits)
+        is_seen = difference.version == live.version
+        if not (is_seen and difference.is_plain and difference.answered):
+            return None
+        differences[partition] = difference
+    for partition, difference in differences.items():
+        answers = found[partition]
+        matches.flip(held[partition], answers.slots, difference, answers.bits)
+    return {
+        partition
+        for partition, difference in differences.items()
+        if difference.answered == len(live.ids)
+    }
+
+
+def _apply(held: HeldPartitions, found: Mapping[int, _Answers], known: set[int] | None) -> set[int]:
+    """Where every live expression is fresh now."""
+    results = [
+        result
+        for partition, answers in found.items()
+        for result in _results(held[partition], answers)
+    ]
+    # Under the lock, and so after whatever came between: what became live has no verdict.
+    live = verdicts.current().ids
+    applied = matches.apply_held(results, held, known)
+    return {
+        partition for partition in found if all((key, partition) in applied.keys for key in live)
+    }
 
 
 def _slots(items: Sequence[Changed], positions: Mapping[str, tuple[int, Digests]]) -> _Slots | None:
@@ -127,23 +184,6 @@ def _slots(items: Sequence[Changed], positions: Mapping[str, tuple[int, Digests]
     return found
 
 
-def _settled(held: Held, found: _Slots | None, evaluated: Evaluated) -> bool:
-    """Whether every live expression is fresh in this partition now."""
-    if found is None:
-        return not verdicts.current().ids
-    answers = _answers(found, evaluated)
-    if 0 < held.before == held.settled_rev and len(found.slots) <= MAX_COMPARED:
-        difference = matches.differing(held.id, held.before, found.slots, answers)
-        is_seen = difference.version == evaluated.live.version
-        if is_seen and difference.is_plain and difference.quiet + len(difference.flips):
-            matches.flip(held, found.slots, difference, answers)
-            return difference.quiet + len(difference.flips) == len(evaluated.live.ids)
-    # Under the lock, and so after whatever came between: what became live has no verdict.
-    live = verdicts.current().ids
-    applied = matches.apply_held(_results(held, found, answers), {held.id: held})
-    return all((key, held.id) in applied.keys for key in live)
-
-
 def _answers(found: _Slots, evaluated: Evaluated) -> dict[int, int]:
     """The verdicts of each expression that has them all, over the positions in `found.slots`."""
     if all(position is None for position in found.positions):
@@ -159,20 +199,13 @@ def _answers(found: _Slots, evaluated: Evaluated) -> dict[int, int]:
     return answers
 
 
-def _results(held: Held, found: _Slots, answers: Mapping[int, int]) -> list[Result]:
+def _results(held: Held, answers: _Answers) -> list[Result]:
     # Before its first node a partition has no match, and every one would be empty.
     base = held.before or None
-    mask = bitmap.from_slots(found.slots) if held.before else None
-    return [
-        Result(
-            key,
-            held.id,
-            held.rev,
-            bitmap.from_slots(slot for nth, slot in enumerate(found.slots) if bits >> nth & 1)
-            if bits
-            else 0,
-            base,
-            mask,
-        )
-        for key, bits in answers.items()
-    ]
+    mask = bitmap.from_slots(answers.slots) if held.before else None
+    results = []
+    for key, bits in answers.bits.items():
+        chosen = (slot for nth, slot in enumerate(answers.slots) if bits >> nth & 1)
+        members = bitmap.from_slots(chosen) if bits else 0
+        results.append(Result(key, held.id, held.rev, members, base, mask))
+    return results

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -165,13 +166,23 @@ class Writes:
         self._flush_documents()
         if self._without_documents:
             sql.run(__file__, "delete_documents_of_nodes", {"node_ids": self._without_documents})
-        matches.carry(
+
+    def carry(self, live: Iterable[int]) -> set[int] | None:
+        """Let nodes that move take their tags along. The expressions that exist, of these and of
+        those that are carried, kept from the collector; None where no node moves. They are locked
+        here, since matches are after."""
+        if not self._moved:
+            return None
+        places = {partition.id: partition for _, partition, _ in self._moved}
+        found = matches.carried(
             [
                 matches.Move(node.partition_id, node.slot, partition.id, slot)
                 for node, partition, slot in self._moved
-            ],
-            {partition.id: partition for _, partition, _ in self._moved},
+            ]
         )
+        known = matches.hold({*live, *(item.expression for item in found)})
+        matches.carry(found, known, places)
+        return known
 
     def flush_assignments(self) -> None:
         """Tags by hand, whose rows are locked after those of matches."""

@@ -37,6 +37,14 @@ class Result:
     evaluated: int | None = None
 
 
+class Carried(NamedTuple):
+    """A bit that a moving node takes along."""
+
+    expression: int
+    partition: int
+    slot: int
+
+
 class Move(NamedTuple):
     """A node's old and new place, by partition and slot."""
 
@@ -107,18 +115,20 @@ def apply(results: Iterable[Result], places: Mapping[int, Place]) -> Applied:
     return applied
 
 
-def apply_held(results: Iterable[Result], places: Places) -> Applied:
+def apply_held(results: Iterable[Result], places: Places, known: set[int] | None = None) -> Applied:
     """Store what is newer than the stored match, and record what changed.
 
     A full result applies iff the stored rev is lower; a delta iff the stored rev is its base. In
     the order given, but partition by partition.
+    `known`: the expressions that exist, where the caller keeps them from the collector already.
     Relies on: the caller has locked the partitions; `places` are theirs. Their `settled_rev` is
     moved in memory, and the caller stores it with the rev that it raises.
     """
     # The collector locks matches by partition, too.
     wanted = sorted(results, key=lambda result: result.partition)
     # The collector locks an expression before its matches, and so does this.
-    known = _existing({result.expression for result in wanted})
+    if known is None:
+        known = hold({result.expression for result in wanted})
     wanted = [result for result in wanted if result.expression in known]
     stored = _locked(
         ((result.expression, result.partition) for result in wanted),
@@ -192,6 +202,10 @@ class Difference(NamedTuple):
     flips: dict[int, int]
     is_plain: bool
 
+    @property
+    def answered(self) -> int:
+        return self.quiet + len(self.flips)
+
 
 class _Differing(NamedTuple):
     expression: int | None
@@ -251,35 +265,41 @@ def flip(
         "expressions": list(found.flips),
         "members": [bitmap.to_bytes(match.members, place.capacity) for match in new.values()],
     }
+    locks.taking(Lock.MATCH)
     sql.run_binary(__file__, "flip_members", values)
     _record(old, new, {partition: place})
 
 
-def carry(moves: Sequence[Move], places: Places) -> None:
+def carried(moves: Sequence[Move]) -> list[Carried]:
+    """The bits that nodes which move take along. They are looked at again by `carry`."""
+    names = ("old_partitions", "old_slots", "new_partitions", "new_slots")
+    columns = (list(column) for column in zip(*moves, strict=True))
+    values = dict(zip(names, columns, strict=True))
+    return [Carried(*row) for row in sql.rows(__file__, "carried", values)] if moves else []
+
+
+def carry(found: Sequence[Carried], known: set[int], places: Places) -> None:
     """Show moved nodes with the published tags that they had, until their new place is evaluated.
 
     The new bits are provisional, as the bit of any node is whose documents are newer than a match:
     a match at rev r is right about nodes up to r, and these are newer. Deltas overwrite them, since
     they evaluate every node that is newer than their base, and so do full results; one of an
-    evaluation that began before the move takes them back, and the next one is right.
+    evaluation that began before the move takes them back, and the next one is right. `known`: the
+    expressions that exist, kept from the collector (`hold`).
     Relies on: the caller has locked the partitions, and the new slots were never used before.
     """
-    names = ("old_partitions", "old_slots", "new_partitions", "new_slots")
-    columns = (list(column) for column in zip(*moves, strict=True))
-    found = sql.rows(__file__, "carried", dict(zip(names, columns, strict=True))) if moves else []
+    bits_of: dict[_Key, int] = {}
     # Somebody may have replaced the expression meanwhile, and the collector have taken it.
-    known = _existing({expression for expression, _, _ in found})
-    carried: dict[tuple[int, int], int] = {}
     for expression, partition, slot in found:
         if expression in known:
             key = expression, partition
-            carried[key] = carried.get(key, 0) | 1 << slot
-    if not carried:
+            bits_of[key] = bits_of.get(key, 0) | 1 << slot
+    if not bits_of:
         return
-    stored = _locked(carried)
+    stored = _locked(bits_of)
     new = {
         key: stored.get(key, _MISSING)._replace(members=stored.get(key, _MISSING).members | bits)
-        for key, bits in carried.items()
+        for key, bits in bits_of.items()
     }
     values = {
         "expressions": [expression for expression, _ in new],
@@ -293,7 +313,7 @@ def carry(moves: Sequence[Move], places: Places) -> None:
     _record(stored, new, places)
 
 
-def _existing(expressions: set[int]) -> set[int]:
+def hold(expressions: set[int]) -> set[int]:
     """Those expressions that still exist, kept from the collector until the transaction ends."""
     values = {"expressions": sorted(expressions)}
     found = locks.query(Lock.EXPRESSION, __file__, "hold_expressions", values)

@@ -1,7 +1,8 @@
 """The child process that evaluates, and the evaluators that it can use.
 
 - `base`: the protocol of evaluators, and which of them are there.
-- `process`: the child process as the worker sees it.
+- `process`: the child process as the worker sees it; `child_process` has its options.
+- `passes`: what it is asked, and its answers.
 """
 
-__all__ = ["base", "process"]
+__all__ = ["base", "child_process", "passes", "process"]
