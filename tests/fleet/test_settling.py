@@ -169,15 +169,17 @@ def test_a_partition_that_is_behind_is_left_to_workers(
     configure(settle_seconds=0)
     assert settled("a", GPU) is False and carriers("gpu") == set()
     configure(settle_seconds=5)
-    assert settled("b", GPU) is False and carriers("gpu") == set()
+    assert settled("b", GPU) is False and not is_fresh()
+    assert carriers("gpu") == {"b"}, "what is known of a changed node is shown"
     assert work(worker) == 2 and carriers("gpu") == {"a", "b"}
     assert settled("c", GPU) and carriers("gpu") == {"a", "b", "c"}
 
 
 def test_a_forced_rebuild_is_not_settled_by_a_change(worker: Worker) -> None:
     rebuild = rebuilds.request(["gpu"], None)
-    assert settled("a", GPU) is False
-    assert carriers("gpu") == set(), "readers keep the old set until the new one arrives"
+    assert settled("a", GPU) is False and not is_fresh()
+    assert carriers("gpu") == {"a"}, "readers keep the old set, but for the node that changed"
+    assert staleness.stale([the_partition().id])[0].base_rev is None
     assert work(worker) == 1 and carriers("gpu") == {"a"} and is_fresh()
     rebuild.refresh_from_db()
     assert rebuild.state == "complete"

@@ -18,7 +18,7 @@ from tagmill.fleet.documents import CheckedUpload
 from tagmill.fleet.partitions import Held, HeldPartitions
 from tagmill.flows.writes import Changed, Stored
 from tagmill.matches import matches, verdicts
-from tagmill.matches.matches import Result
+from tagmill.matches.matches import Difference, Result
 from tagmill.matches.verdicts import ExpressionSet
 from tagmill_wire import bitmap
 
@@ -131,25 +131,32 @@ def _flip(
 ) -> set[int] | None:
     """Rule 1 in every partition, where that is all there is to do; else None, and nothing is
     changed: then matches are locked as `apply_held` does it. Where every live expression is fresh
-    now."""
-    differences = {}
+    now. Where a partition is behind, or a rebuild is forced, its changed nodes are shown as they
+    are, and its matches stay as old as they were."""
+    differences: dict[int, Difference] = {}
     for partition, answers in found.items():
         place = held[partition]
-        if not 0 < place.before == place.settled_rev or len(answers.slots) > MAX_COMPARED:
+        if not place.before or len(answers.slots) > MAX_COMPARED:
             return None
         difference = matches.differing(partition, place.before, answers.slots, answers.bits)
-        is_seen = difference.version == live.version
-        if not (is_seen and difference.is_plain and difference.answered):
+        is_behind = place.before != place.settled_rev
+        if difference.version != live.version or difference.has_fresh:
+            return None
+        if difference.has_bare and not is_behind:
             return None
         differences[partition] = difference
+    fresh = set()
     for partition, difference in differences.items():
-        answers = found[partition]
-        matches.flip(held[partition], answers.slots, difference, answers.bits)
-    return {
-        partition
-        for partition, difference in differences.items()
-        if difference.answered == len(live.ids)
-    }
+        place, answers = held[partition], found[partition]
+        others = difference.others
+        if place.before == place.settled_rev and difference.answered:
+            matches.flip(place, answers.slots, difference, answers.bits)
+            if difference.answered == len(live.ids):
+                fresh.add(partition)
+        else:
+            others = {**others, **difference.flips}
+        matches.show(place, answers.slots, others, answers.bits)
+    return fresh
 
 
 def _apply(held: HeldPartitions, found: Mapping[int, _Answers], known: set[int] | None) -> set[int]:

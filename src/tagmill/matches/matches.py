@@ -194,13 +194,16 @@ def _differs(before: _Match | None, match: _Match) -> bool:
 
 class Difference(NamedTuple):
     """What verdicts change in a partition. `quiet`: how many settled matches they leave as they
-    are; `flips`: the members of those that they change. `is_plain`: every settled match has a
-    verdict, and every verdict that could be stored is of a settled match."""
+    are; `flips`: the members of those that they change, and `others`, of matches that are behind by
+    a rev of their own. `has_bare`: a settled match has no verdict. `has_fresh`: a verdict is of a
+    match that is true at the rev before, by a rev of its own."""
 
     version: str
     quiet: int
     flips: dict[int, int]
-    is_plain: bool
+    others: dict[int, int]
+    has_bare: bool
+    has_fresh: bool
 
     @property
     def answered(self) -> int:
@@ -212,6 +215,7 @@ class _Differing(NamedTuple):
     quiet: int | None
     is_answered: bool | None
     is_settled: bool | None
+    is_fresh: bool | None
     members: bytes | None
     version: str | None
 
@@ -230,15 +234,19 @@ def differing(
         "bits": [bits.to_bytes(size, "little") for bits in verdicts.values()],
     }
     first, *others = map(_Differing._make, sql.rows_binary(__file__, "differing", values))
+    flips: dict[int, int] = {}
+    behind: dict[int, int] = {}
+    for row in others:
+        if row.is_answered and row.expression is not None and row.members is not None:
+            chosen = flips if row.is_settled else behind
+            chosen[row.expression] = bitmap.from_bytes(row.members)
     return Difference(
         first.version or "",
         first.quiet or 0,
-        {
-            row.expression: bitmap.from_bytes(row.members)
-            for row in others
-            if row.expression is not None and row.members is not None
-        },
-        all(row.is_answered and row.is_settled for row in others),
+        flips,
+        behind,
+        any(not row.is_answered for row in others),
+        any(row.is_fresh for row in others),
     )
 
 
@@ -246,28 +254,43 @@ def flip(
     place: MovingPlace, slots: Sequence[int], found: Difference, bits: Mapping[int, int]
 ) -> None:
     """Rule 1, for verdicts of which `found` says what they change: `settled_rev` moves to the rev
-    that the partition gets. Relies on: as `apply_held`; `found` is plain, of the rev before, and
-    under the same lock."""
-    partition, rev, from_rev = place.id, place.rev, place.settled_rev
-    place.settled_rev = rev
-    if not found.flips:
+    that the partition gets. Relies on: as `apply_held`; `found` is of the rev before, which is
+    `settled_rev`, under the same lock, and neither has what is bare nor what is fresh."""
+    place.settled_rev = place.rev
+    _flip(place, slots, found.flips, bits)
+
+
+def show(
+    place: MovingPlace, slots: Sequence[int], members: Mapping[int, int], bits: Mapping[int, int]
+) -> None:
+    """Show what nodes match that have changed, in matches that are behind and stay so: until they
+    are evaluated, readers see these nodes as they are. Provisional bits, as those of `carry`.
+    Relies on: as `flip`."""
+    _flip(place, slots, members, bits)
+
+
+def _flip(
+    place: MovingPlace, slots: Sequence[int], members: Mapping[int, int], bits: Mapping[int, int]
+) -> None:
+    if not members:
         return
     mask = bitmap.from_slots(slots)
-    old, new = {}, {}
-    for expression, members in found.flips.items():
-        after = members & ~mask
+    before: _Matches = {}
+    new: _Matches = {}
+    for expression, old in members.items():
+        after = old & ~mask
         for position, slot in enumerate(slots):
             after |= (bits[expression] >> position & 1) << slot
-        old[expression, partition] = _Match(from_rev, from_rev, members, True)
-        new[expression, partition] = _Match(rev, rev, after, True)
+        before[expression, place.id] = _Match(place.rev - 1, place.rev - 1, old)
+        new[expression, place.id] = _Match(place.rev, place.rev, after)
     values = {
-        "partition": partition,
-        "expressions": list(found.flips),
+        "partition": place.id,
+        "expressions": list(members),
         "members": [bitmap.to_bytes(match.members, place.capacity) for match in new.values()],
     }
     locks.taking(Lock.MATCH)
     sql.run_binary(__file__, "flip_members", values)
-    _record(old, new, {partition: place})
+    _record(before, new, {place.id: place})
 
 
 def carried(moves: Sequence[Move]) -> list[Carried]:

@@ -93,18 +93,19 @@ WHERE m.partition_id = ANY(%(partitions)s)
 
 
 -- name: differing
--- What verdicts for `slots` change in a partition, if they are stored at the next rev: (expression, whether
--- it has a verdict, whether it is settled, members) of the settled matches whose bits differ or that have no
--- verdict, and of those that are as fresh by a rev of their own and have one. The first row has no
--- expression: how many settled matches stay as they are, and the version of what is live now.
+-- What verdicts for `slots` change in a partition: (expression, null, whether it has a verdict, whether it is
+-- settled, whether it is true at the rev before by a rev of its own, members) of the matches whose bits differ,
+-- of settled ones that have no verdict, and of those that are as fresh by a rev of their own. The first row has
+-- no expression: how many settled matches stay as they are, and the version of what is live now. Run with
+-- `sql.rows_binary`.
 -- `bits`: of each expression, one for each slot in their order. Relies on: the partition is locked.
 WITH verdict AS MATERIALIZED (
     SELECT * FROM unnest(%(expressions)s::bigint[], %(bits)b::bytea[]) AS v (expression_id, bits)
 ),
 held AS MATERIALIZED (
     SELECT m.expression_id, v.expression_id IS NOT NULL AS is_answered, m.rev IS NULL AS is_settled,
-           m.members,
-           m.rev IS NULL AND v.expression_id IS NOT NULL AND NOT EXISTS (
+           m.rev IS NOT DISTINCT FROM %(before)s AS is_fresh, m.members,
+           v.expression_id IS NOT NULL AND NOT EXISTS (
                SELECT
                FROM unnest(%(slots)s::int[]) WITH ORDINALITY AS place (slot, nth)
                WHERE get_bit(v.bits, place.nth::int - 1)
@@ -113,24 +114,24 @@ held AS MATERIALIZED (
            ) AS is_same
     FROM match m
     LEFT JOIN verdict v ON v.expression_id = m.expression_id
-    WHERE m.partition_id = %(partition)s
-      AND (m.rev IS NULL OR m.rev = %(before)s AND v.expression_id IS NOT NULL)
+    WHERE m.partition_id = %(partition)s AND (m.rev IS NULL OR v.expression_id IS NOT NULL)
 )
-SELECT NULL::bigint, count(*), NULL::boolean, NULL::boolean, NULL::bytea,
+SELECT NULL::bigint, count(*), NULL::boolean, NULL::boolean, NULL::boolean, NULL::bytea,
        (SELECT md5(coalesce(string_agg(int8send(e.id) || e.digest, '' ORDER BY e.id), ''))
         FROM live_expression live
         JOIN expression e ON e.id = live.id)
 FROM held
-WHERE is_same
+WHERE is_same AND is_settled
 UNION ALL
-SELECT expression_id, NULL, is_answered, is_settled, members, NULL
+SELECT expression_id, NULL, is_answered, is_settled, is_fresh, members, NULL
 FROM held
-WHERE NOT is_same
+WHERE NOT is_same OR is_fresh
 
 
 -- name: flip_members
--- Stores other members of settled matches. Relies on: the partition is locked, and they are true at the
--- settled_rev that it gets in this transaction.
+-- Stores other members of matches, which stay settled or true at the rev that they have. Relies on: the
+-- partition is locked; the nodes whose bits change are newer than that rev, or it is the settled_rev that the
+-- partition gets in this transaction.
 -- Run with `sql.run_binary`.
 UPDATE match
 SET members = new.members, evaluated_at = now()
