@@ -10,7 +10,8 @@ from rest_framework.test import APIClient
 
 from tagmill.config import load
 from tagmill.fleet.models import Cluster
-from tests.api.conftest import BARE, GPU, problem
+from tests.support.fleet import BARE, GPU
+from tests.support.http import problem
 
 NODES = "/api/v1/nodes/"
 

@@ -9,8 +9,8 @@ from rest_framework.test import APIClient
 
 from tagmill.audit.models import Event
 from tagmill.fleet import clusters
-from tests.api.conftest import problem
 from tests.fleet import support
+from tests.support.http import problem
 
 GPU = {"name": "gpu", "definition": support.HAS_GPU}
 

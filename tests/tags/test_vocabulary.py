@@ -25,7 +25,8 @@ from tagmill_expressions.vocabulary import MAX_KEPT, State, Vocabulary
 from tagmill_wire import zstd
 from tagmill_wire.messages import Completion, PartitionResult
 from tests.fleet import support
-from tests.fleet.support import GPU, a_worker, put, the_partition
+from tests.support.fleet import GPU, put, the_partition
+from tests.support.workers import a_worker
 
 pytestmark = pytest.mark.django_db
 
