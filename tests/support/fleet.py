@@ -33,7 +33,7 @@ def north(*names: str) -> Cluster:
 
 
 def stale_partitions(count: int) -> list[int]:
-    """So many partitions of eight slots, full and to be evaluated for the tag gpu."""
+    """Makes full partitions of eight slots, with a tag to be evaluated on them; their ids."""
     tags.create("gpu", definition=HAS_GPU)
     put(*(f"n{i}" for i in range(8 * count)))
     return list(Partition.objects.order_by("id").values_list("id", flat=True))
