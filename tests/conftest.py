@@ -69,7 +69,7 @@ def _empty(_: TransactionTestCase) -> None:
     with transaction.atomic(), connection.cursor() as cursor:
         names = set(connection.introspection.table_names()) - KEPT
         # The audit last: it has a row for what was deleted from others.
-        names = sorted(names - {"audit_event"}) + ["audit_event"]
+        names = [*sorted(names - {"audit_event"}), "audit_event"]
         # Foreign keys are looked at when the transaction commits, so that any order will do.
         cursor.execute(
             "; ".join(f"DELETE FROM {connection.ops.quote_name(name)}" for name in names)

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
-from django.contrib.auth.models import Group, User
 from rest_framework.test import APIClient
 
-from api import tokens
-from api.permissions import role_of
 from tagmill.fleet import clusters
 from tagmill.fleet.models import Cluster
 from tagmill.flows import ingest
@@ -18,26 +14,9 @@ from tagmill.flows.ingest import Upload
 from tagmill.work import leases, workers
 from tagmill.work.models import Worker
 from tagmill_wire.messages import Completion, dump
-from tests.fleet.support import evaluated
-
-GPU = b"<list><node id='core'><node class='display'/></node></list>"
-BARE = b"<list><node id='core'/></list>"
-ROLES = ("viewer", "uploader", "operator", "admin")
-
-
-def make_user(role: str | None, name: str | None = None) -> User:
-    user = User.objects.create_user(name or f"the-{role}")
-    if role:
-        user.groups.add(Group.objects.get(name=role))
-    return user
-
-
-def client_of(role: str | None) -> APIClient:
-    user = make_user(role)
-    _, token = tokens.issue(user, role_of(user), days=1)
-    client = APIClient()
-    client.credentials(HTTP_AUTHORIZATION=f"Token {token}")
-    return client
+from tests.support.fleet import GPU
+from tests.support.http import client_of
+from tests.support.workers import evaluated
 
 
 @pytest.fixture
@@ -87,17 +66,6 @@ def worker(cluster: Cluster) -> APIClient:
     client = APIClient()
     client.credentials(HTTP_AUTHORIZATION=f"Worker {token}")
     return client
-
-
-def problem(response: Any, status: int, code: str) -> dict[str, Any]:
-    """Assert that the answer is this problem document, whole; return it."""
-    assert response.status_code == status, response.content
-    assert response["Content-Type"] == "application/problem+json"
-    found: dict[str, Any] = response.json()
-    assert found["status"] == status
-    assert found["code"] == code, found
-    assert found["type"] and found["title"] and found["detail"]
-    return found
 
 
 @pytest.fixture

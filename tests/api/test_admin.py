@@ -14,7 +14,7 @@ from rest_framework.test import APIClient
 from tagmill.fleet.models import Cluster
 from tagmill.tags.models import Rebuild, Tag
 from tagmill.work.models import Worker, WorkerToken
-from tests.api.conftest import make_user
+from tests.support.http import make_user
 
 FORM = {"name": "gpu", "comment": "", "kernel_opts": "", "namespaces": "{}"}
 

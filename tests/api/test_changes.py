@@ -15,10 +15,12 @@ from tagmill.flows import ingest, maintenance
 from tagmill.matches.models import MatchChange
 from tagmill.tags import changes, rebuilds
 from tagmill.tags.models import AssignmentChange, Rebuild, RebuildTarget
-from tests.api.conftest import BARE, problem
-from tests.fleet import support
+from tests.support import fleet as fleet_support
+from tests.support import workers as workers_support
+from tests.support.fleet import BARE
+from tests.support.http import problem
 
-GPU = {"name": "gpu", "definition": support.HAS_GPU}
+GPU = {"name": "gpu", "definition": fleet_support.HAS_GPU}
 
 
 def trail(client: APIClient, name: str, **parameters: int) -> list[dict[str, Any]]:
@@ -126,7 +128,7 @@ def test_a_rebuild_that_is_over_keeps_its_totals_and_no_targets(
     put("a")
     put("s", cluster="south")
     operator.post("/api/v1/tags/", GPU, format="json")
-    support.work(support.a_worker())
+    workers_support.work(workers_support.a_worker())
     forced = operator.post("/api/v1/tags/gpu/rebuild").json()["uuid"]
     cancelled = operator.post("/api/v1/tags/gpu/rebuild").json()["uuid"]
     evaluate()
@@ -152,7 +154,7 @@ def test_a_rebuild_that_is_over_keeps_its_totals_and_no_targets(
     assert {uuid: progress(uuid) for uuid in (finished, cancelled)} == {
         uuid: before[uuid] for uuid in (finished, cancelled)
     }
-    support.work(support.a_worker(name="again"))
+    workers_support.work(workers_support.a_worker(name="again"))
     assert progress(forced)[0] == "complete"
 
 

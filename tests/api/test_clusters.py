@@ -14,7 +14,7 @@ from rest_framework.test import APIClient
 
 from tagmill.fleet import clusters
 from tagmill.fleet.models import Cluster
-from tests.api.conftest import problem
+from tests.support.http import problem
 
 
 def test_a_cluster_never_takes_the_uuid_of_another_as_its_name(admin: APIClient) -> None:

@@ -18,7 +18,7 @@ from tagmill.flows import ingest
 from tagmill.flows.ingest import Upload
 from tagmill.tags import tags
 from tagmill.tags.models import Tag
-from tests.api.conftest import problem
+from tests.support.http import problem
 
 OTHER = '"0123"'
 # (address, a change of it)

@@ -18,7 +18,8 @@ from tagmill import config
 from tagmill.flows import ingest
 from tagmill.flows.ingest import Upload
 from tagmill.tags import explaining
-from tests.api.conftest import BARE, problem
+from tests.support.fleet import BARE
+from tests.support.http import problem
 
 EXPLAIN = "/api/v1/definitions/explain"
 DISPLAY = "//node[@class='display']"

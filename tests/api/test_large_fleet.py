@@ -22,9 +22,9 @@ from api.server import events
 from tagmill.fleet.models import Node
 from tagmill.tags import previews
 from tagmill.tags.models import Rebuild
-from tests.api.conftest import client_of
 from tests.fleet import large
-from tests.fleet.support import execute
+from tests.support.http import client_of
+from tests.support.sql import execute
 
 # Each takes a fiftieth of it where nothing else runs. What it costs is bounded by rows and queries;
 # this is for what no row shows, also where other processes have most of the machine.

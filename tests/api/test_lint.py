@@ -11,7 +11,7 @@ from rest_framework.test import APIClient
 from tagmill.fleet.models import Partition
 from tagmill_expressions import documents
 from tagmill_expressions.vocabulary import Vocabulary
-from tests.api.conftest import problem
+from tests.support.http import problem
 from tests.tags.test_vocabulary import learn_parts, packed
 
 LINT = "/api/v1/definitions/lint"

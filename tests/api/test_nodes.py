@@ -8,7 +8,8 @@ from typing import Any
 from rest_framework.test import APIClient
 
 from tagmill.fleet.models import Cluster
-from tests.api.conftest import GPU, problem
+from tests.support.fleet import GPU
+from tests.support.http import problem
 
 NODES = "/api/v1/nodes/"
 

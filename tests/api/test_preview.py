@@ -14,8 +14,9 @@ from tagmill.matches.models import Match
 from tagmill.work import queue
 from tagmill_expressions import parser
 from tagmill_expressions.syntax import SyntaxTree
-from tests.api.conftest import BARE, problem
-from tests.fleet.support import a_worker, work
+from tests.support.fleet import BARE
+from tests.support.http import problem
+from tests.support.workers import a_worker, work
 
 HAS_GPU = "//node[@class='display']"
 URL = "/api/v1/previews"

@@ -12,7 +12,7 @@ from rest_framework.test import APIClient
 
 from api import handlers, limits, problems
 from tagmill.errors import Busy, ConfigurationError
-from tests.api.conftest import problem
+from tests.support.http import problem
 
 
 def test_an_address_that_does_not_exist_is_not_found(viewer: APIClient) -> None:

@@ -9,10 +9,12 @@ from rest_framework.test import APIClient
 
 from tagmill.audit.models import Event
 from tagmill.fleet import clusters
-from tests.api.conftest import problem
-from tests.fleet import support
+from tests.support import fleet as fleet_support
+from tests.support import sql as sql_support
+from tests.support import workers as workers_support
+from tests.support.http import problem
 
-GPU = {"name": "gpu", "definition": support.HAS_GPU}
+GPU = {"name": "gpu", "definition": fleet_support.HAS_GPU}
 
 
 def publish(client: APIClient, *without: str) -> Any:
@@ -22,27 +24,27 @@ def publish(client: APIClient, *without: str) -> Any:
 def test_a_cluster_without_a_worker_holds_nobody_up_when_an_operator_says_so(
     operator: APIClient, put: Callable[..., None], evaluate: Callable[[], int]
 ) -> None:
-    everywhere = support.a_worker()
+    everywhere = workers_support.a_worker()
     south = clusters.create("south")
     put("a")
     put("b", cluster="south")
     operator.post("/api/v1/tags/", GPU, format="json")
     problem(publish(operator, "south"), 409, "not_complete")
-    support.work(everywhere)
+    workers_support.work(everywhere)
     problem(publish(operator, "south"), 409, "nothing_pending")
-    assert support.carriers("gpu") == {"a", "b"}
+    assert fleet_support.carriers("gpu") == {"a", "b"}
     # The only worker of the south is gone.
-    support.execute("DELETE FROM lease")
-    support.execute("DELETE FROM worker")
+    sql_support.execute("DELETE FROM lease")
+    sql_support.execute("DELETE FROM worker")
     operator.patch("/api/v1/tags/gpu", {"definition": "//node"}, format="json")
     found = problem(publish(operator, "south"), 409, "not_complete")
     assert "no worker for cluster north" in found["detail"] and "south" not in found["detail"]
     evaluate()
     # What nobody asked for is not done: readers see the old set, everywhere.
-    assert support.tag("gpu").pending_expression is not None
-    put("c", xml=support.BARE)
+    assert fleet_support.tag("gpu").pending_expression is not None
+    put("c", xml=fleet_support.BARE)
     evaluate()
-    assert support.carriers("gpu") == {"a", "b"}
+    assert fleet_support.carriers("gpu") == {"a", "b"}
     problem(publish(operator, "nowhere"), 404, "not_found")
     problem(publish(operator), 400, "invalid")
     answer = publish(operator, str(south.uuid))
@@ -50,14 +52,14 @@ def test_a_cluster_without_a_worker_holds_nobody_up_when_an_operator_says_so(
     assert (answer.json()["definition"], answer.json()["pending_definition"]) == ("//node", None)
     assert answer.json()["state"] == "building"
     assert [wait["cluster"] for wait in answer.json()["waiting_for"]] == ["south"]
-    assert support.carriers("gpu") == {"a", "c"}
+    assert fleet_support.carriers("gpu") == {"a", "c"}
     rebuild = operator.get("/api/v1/rebuilds/").json()["results"][0]
     assert (rebuild["state"], rebuild["published_without"]) == ("running", ["south"])
     said = Event.objects.get(action="published", changes__has_key="without")
     assert (said.actor, said.name, said.changes) == ("the-operator", "gpu", {"without": ["south"]})
     # A worker comes back: the south is as all others again.
-    support.work(support.a_worker(south, name="back"))
-    assert support.carriers("gpu") == {"a", "b", "c"}
+    workers_support.work(workers_support.a_worker(south, name="back"))
+    assert fleet_support.carriers("gpu") == {"a", "b", "c"}
     rebuild = operator.get("/api/v1/rebuilds/").json()["results"][0]
     assert rebuild["state"] == "complete"
     assert operator.get("/api/v1/tags/gpu").json()["state"] == "ready"

@@ -11,7 +11,7 @@ from rest_framework.test import APIClient
 
 from tagmill.work import leases, workers
 from tagmill.work.models import Worker
-from tests.api.conftest import problem
+from tests.support.http import problem
 
 GPU = {"name": "gpu", "definition": '//node[@class="display"]'}
 

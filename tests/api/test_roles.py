@@ -12,7 +12,7 @@ from rest_framework.test import APIClient
 from api.roles import GROUPS, Role
 from api.urls import V1
 from tagmill.fleet.models import Cluster
-from tests.api.conftest import ROLES, client_of, problem
+from tests.support.http import ROLES, client_of, problem
 
 UUID = "0d3f5c9e-6a55-4a7c-8d62-5f3f0a3c9b11"
 # (method, path, the role that it takes). A test holds that no route of Django's is missing; those

@@ -12,7 +12,7 @@ import pytest
 from rest_framework.test import APIClient
 
 from tagmill.flows import imports
-from tests.api.conftest import problem
+from tests.support.http import problem
 
 DATES = re.compile(rb'"(\d{4}-\d\d-\d\dT[^"]*)"')
 

@@ -11,7 +11,8 @@ from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
 from tagmill.config import load
-from tests.api.conftest import BARE, problem
+from tests.support.fleet import BARE
+from tests.support.http import problem
 
 GPU = {"name": "gpu", "definition": '//node[@class="display"]'}
 TAGS = "/api/v1/tags/"

@@ -15,7 +15,7 @@ from api.models import UserToken
 from api.roles import Role
 from tagmill.fleet.models import Cluster
 from tagmill.work.models import WorkerToken
-from tests.api.conftest import make_user, problem
+from tests.support.http import make_user, problem
 
 
 def post(client: APIClient, path: str, body: Any = None) -> Any:

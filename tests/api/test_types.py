@@ -10,7 +10,7 @@ from rest_framework.test import APIClient
 
 import api.urls
 from api.rest.base import JSON_TYPES, Strict, mistyped
-from tests.api.conftest import problem
+from tests.support.http import problem
 
 SAMPLES: tuple[Any, ...] = ("text", "1", "true", 0, 1, 2.5, True, False, [], ["x"], {}, {"a": "b"})
 

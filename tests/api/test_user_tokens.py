@@ -23,8 +23,8 @@ from api import tokens
 from api.models import UserToken
 from api.roles import Role
 from tagmill import config
-from tests.api.conftest import make_user, problem
 from tests.api.test_tokens import bearing, command, post
+from tests.support.http import make_user, problem
 
 
 @pytest.fixture

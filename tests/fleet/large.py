@@ -9,7 +9,8 @@ from django.contrib.auth.models import User
 
 from tagmill.matches import expressions
 from tagmill.tags import rebuilds
-from tests.fleet.support import a_worker, execute
+from tests.support.sql import execute
+from tests.support.workers import a_worker
 
 PARTITIONS = 98
 SLOTS = 1176

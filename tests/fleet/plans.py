@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.fleet.support import execute
+from tests.support.sql import execute
 
 PARTITIONS = 100
 SLOTS = 1024

@@ -9,15 +9,15 @@ from tagmill.fleet import batches, clusters
 from tagmill.fleet.documents import Upload
 from tagmill.flows import ingest
 from tagmill_wire.messages import BatchNode
-from tests.fleet.support import BARE, GPU, node, pages, put, the_partition
+from tests.support.fleet import BARE, GPU, node, north, put, the_partition
+from tests.support.workers import pages
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
 def partition(db: None) -> int:
-    clusters.create("north")
-    put("a", "b", "c", "d")
+    north("a", "b", "c", "d")
     return the_partition().id
 
 

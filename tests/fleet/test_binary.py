@@ -6,7 +6,9 @@ import pytest
 
 from tagmill.fleet import clusters
 from tagmill.tags import tags
-from tests.fleet.support import HAS_GPU, a_worker, execute, put, work
+from tests.support.fleet import HAS_GPU, put
+from tests.support.sql import execute
+from tests.support.workers import a_worker, work
 
 pytestmark = pytest.mark.django_db
 

@@ -17,19 +17,8 @@ from tagmill.matches.models import Match, MatchChange
 from tagmill.tags import assignments, tags
 from tagmill.work import leases
 from tagmill.work.models import Lease
-from tests.fleet.support import (
-    HAS_GPU,
-    a_worker,
-    carriers,
-    complete,
-    evaluated,
-    jobs,
-    lease_one,
-    put,
-    tag,
-    the_partition,
-    work,
-)
+from tests.support.fleet import HAS_GPU, carriers, put, tag, the_partition
+from tests.support.workers import a_worker, complete, evaluated, jobs, lease_one, work
 
 NOBODY = UUID(int=7)
 

@@ -14,18 +14,9 @@ from tagmill.fleet.models import Node
 from tagmill.flows import ingest
 from tagmill.flows.clusters import delete as delete_cluster
 from tagmill.tags import assignments, tags
-from tests.fleet.support import (
-    BARE,
-    GPU,
-    carriers,
-    done,
-    in_thread,
-    node,
-    pages,
-    put,
-    the_partition,
-    until_blocked,
-)
+from tests.support.fleet import BARE, GPU, carriers, node, north, put, the_partition
+from tests.support.threads import done, in_thread, until_blocked
+from tests.support.workers import pages
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("no_jobs")]
 
@@ -35,8 +26,7 @@ def upload(*uploads: Upload) -> list[str]:
 
 
 def test_rev_order_is_commit_order() -> None:
-    clusters.create("north")
-    put("a", "b")
+    north("a", "b")
     partition = the_partition().id
     with transaction.atomic():
         put("a", xml=BARE)
@@ -92,8 +82,7 @@ def test_a_reader_that_polls_since_never_skips_a_node() -> None:
 
 
 def test_an_unchanged_upload_does_not_wait_for_the_partition() -> None:
-    clusters.create("north")
-    put("a", "b")
+    north("a", "b")
     with transaction.atomic():
         put("a", xml=BARE)
         assert done(in_thread(lambda: put("b")))[0].outcome == "unchanged"
@@ -153,8 +142,7 @@ def test_an_upload_that_waits_for_a_move_does_not_move_the_node_back() -> None:
 
 
 def test_an_upload_that_waits_for_a_delete_creates_the_node_again() -> None:
-    clusters.create("north")
-    put("a")
+    north("a")
     with transaction.atomic():
         ingest.delete("a")
         waiting = in_thread(lambda: upload(Upload("a", probes={"lshw": BARE})))
@@ -181,8 +169,7 @@ def test_a_delete_that_waits_for_a_move_deletes_the_moved_node() -> None:
 def test_a_page_may_be_newer_than_its_rev_and_never_older(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    clusters.create("north")
-    put("a")
+    north("a")
     partition = the_partition().id
     real = batches.revision
 

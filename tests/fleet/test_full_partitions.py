@@ -11,18 +11,9 @@ from tagmill.fleet import clusters
 from tagmill.fleet.models import Node, Partition
 from tagmill.flows import full_partitions, ingest, maintenance
 from tagmill.tags import rebuilds, tags
-from tests.fleet.support import (
-    HAS_GPU,
-    a_worker,
-    carriers,
-    done,
-    in_thread,
-    jobs,
-    lease_one,
-    put,
-    tag,
-    work,
-)
+from tests.support.fleet import HAS_GPU, carriers, north, put, tag
+from tests.support.threads import done, in_thread
+from tests.support.workers import a_worker, jobs, lease_one, work
 
 NAMES = [f"n{number}" for number in range(8)]
 
@@ -36,8 +27,7 @@ def test_a_full_partition_without_live_nodes_goes_and_its_number_is_not_taken_tw
     configure: Callable[..., None],
 ) -> None:
     configure(partition_slots=8)
-    clusters.create("north")
-    put(*NAMES)
+    north(*NAMES)
     put("kept")
     tags.create("gpu", definition=HAS_GPU)
     work(a_worker())
@@ -65,8 +55,7 @@ def test_full_partitions_with_nodes_keep_no_others_from_going(
     configure: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configure(partition_slots=8)
-    clusters.create("north")
-    put(*(f"live{number}" for number in range(8)))
+    north(*(f"live{number}" for number in range(8)))
     put(*NAMES)
     for name in NAMES:
         ingest.delete(name)
@@ -94,8 +83,7 @@ def test_what_waited_for_a_dropped_partition_is_published(configure: Callable[..
 @pytest.mark.django_db
 def test_a_partition_that_is_leased_is_left_for_later(configure: Callable[..., None]) -> None:
     configure(partition_slots=8)
-    clusters.create("north")
-    put(*NAMES)
+    north(*NAMES)
     tags.create("gpu", definition=HAS_GPU)
     for name in NAMES:
         ingest.delete(name)
@@ -108,8 +96,7 @@ def test_a_partition_that_somebody_writes_to_is_left_for_later(
     configure: Callable[..., None],
 ) -> None:
     configure(partition_slots=8)
-    clusters.create("north")
-    put(*NAMES)
+    north(*NAMES)
     for name in NAMES[1:]:
         ingest.delete(name)
     with transaction.atomic():

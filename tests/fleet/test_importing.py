@@ -11,7 +11,7 @@ import pytest
 from tagmill.fleet import clusters
 from tagmill.fleet.models import Node
 from tagmill.flows import imports
-from tests.fleet.support import GPU, node
+from tests.support.fleet import GPU, node
 
 pytestmark = pytest.mark.django_db
 

@@ -11,9 +11,11 @@ import pytest
 from django.db import connection
 
 from tagmill.errors import IncarnationChanged, Invalid
-from tagmill.fleet import batches, clusters, incarnation
+from tagmill.fleet import batches, incarnation
 from tagmill.tags import members, tags
-from tests.fleet.support import done, execute, in_thread, put, the_partition, until_blocked
+from tests.support.fleet import north, the_partition
+from tests.support.sql import execute
+from tests.support.threads import done, in_thread, until_blocked
 
 PAGE: Any = {"since": None, "after": None, "max_nodes": 10, "max_bytes": 1000}
 # What differs in another history: the row came with the dump, or with the replica's copy.
@@ -90,8 +92,7 @@ def test_of_two_who_see_it_first_one_makes_it() -> None:
 
 @pytest.mark.django_db
 def test_a_batch_is_read_in_one_incarnation() -> None:
-    clusters.create("north")
-    put("a")
+    north("a")
     named, partition = str(incarnation.current()), the_partition().id
     assert len(batches.read_in(named, partition, **PAGE).nodes) == 1
     execute(ELSEWHERE)
@@ -105,8 +106,7 @@ def test_a_batch_is_read_in_one_incarnation() -> None:
 @pytest.mark.django_db
 def test_a_rev_that_has_not_been_yet_is_no_base() -> None:
     """Who names one has seen another history, which nothing in the database shows."""
-    clusters.create("north")
-    put("a")
+    north("a")
     named, partition = str(incarnation.current()), the_partition()
     assert batches.revision_in(named, partition.id, partition.rev) == partition.rev
     with pytest.raises(Invalid) as caught:

@@ -14,7 +14,7 @@ from tagmill.fleet.documents import Upload
 from tagmill.fleet.models import Cluster, Document, Node, Partition
 from tagmill.flows import ingest, writes
 from tagmill.tags import assignments, tags
-from tests.fleet.support import BARE, GPU, carriers, node, put, the_partition
+from tests.support.fleet import BARE, GPU, carriers, node, put, the_partition
 
 pytestmark = pytest.mark.django_db
 

@@ -15,19 +15,8 @@ from tagmill.tags.models import NodeTag
 from tagmill.work import leases
 from tagmill_wire import bitmap
 from tagmill_wire.messages import MatchResult
-from tests.fleet.support import (
-    ANY,
-    BARE,
-    HAS_GPU,
-    a_worker,
-    carriers,
-    complete,
-    node,
-    put,
-    result,
-    tag,
-    work,
-)
+from tests.support.fleet import ANY, BARE, HAS_GPU, carriers, node, put, tag
+from tests.support.workers import a_worker, complete, result, work
 
 pytestmark = pytest.mark.django_db
 

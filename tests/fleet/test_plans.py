@@ -28,7 +28,7 @@ from tagmill.tags import (
 from tagmill.tags.models import Rebuild, Tag
 from tagmill.work import queue
 from tests.fleet.plans import fill
-from tests.fleet.support import plan, scanned
+from tests.support.sql import plan, scanned
 
 pytestmark = pytest.mark.django_db
 

@@ -19,19 +19,8 @@ from tagmill.matches.models import Match, MatchChange
 from tagmill.tags import rebuilds, tags
 from tagmill.work import leases
 from tagmill.work.models import Worker
-from tests.fleet.support import (
-    BARE,
-    GPU,
-    HAS_GPU,
-    a_worker,
-    carriers,
-    complete,
-    evaluated,
-    jobs,
-    put,
-    the_partition,
-    work,
-)
+from tests.support.fleet import BARE, GPU, HAS_GPU, carriers, put, the_partition
+from tests.support.workers import a_worker, complete, evaluated, jobs, work
 
 pytestmark = [
     pytest.mark.django_db,

@@ -30,8 +30,9 @@ from tagmill.fleet import clusters
 from tagmill.fleet.models import Partition
 from tagmill.tags.tags import create as create_tag
 from tagmill.work import leases
-from tests.fleet.support import HAS_GPU, a_worker, put
 from tests.loadtest.conftest import ROOT
+from tests.support.fleet import HAS_GPU, put
+from tests.support.workers import a_worker
 
 # The time in which a cluster of 4,000 nodes was done, at 12 s for 10,000.
 ORIGIN_SECONDS = 12 * 4_000 / 10_000

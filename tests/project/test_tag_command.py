@@ -18,7 +18,8 @@ from tagmill.tags import tags
 from tagmill.tags.models import Preview
 from tagmill_expressions import documents
 from tagmill_expressions.vocabulary import Vocabulary
-from tests.fleet.support import GPU, HAS_GPU, a_worker, put, work
+from tests.support.fleet import GPU, HAS_GPU, put
+from tests.support.workers import a_worker, work
 from tests.tags.test_vocabulary import learn_parts, packed
 
 

@@ -9,25 +9,15 @@ import pytest
 from django.db import connection
 from django.db.models.functions import Now
 
-from tagmill.fleet import clusters
 from tagmill.fleet.models import Partition
 from tagmill.matches import staleness
 from tagmill.tags import rebuilds, tags
 from tagmill.work import leases
 from tagmill.work.models import Worker
 from tagmill_wire.messages import LeaseAnswer
-from tests.fleet.support import (
-    ANY,
-    BARE,
-    HAS_GPU,
-    a_worker,
-    complete,
-    evaluated,
-    execute,
-    jobs,
-    put,
-    work,
-)
+from tests.support.fleet import ANY, BARE, HAS_GPU, north, put
+from tests.support.sql import execute
+from tests.support.workers import a_worker, complete, evaluated, jobs, work
 
 pytestmark = pytest.mark.django_db
 
@@ -36,8 +26,7 @@ pytestmark = pytest.mark.django_db
 def ids(db: None, configure: Callable[..., None]) -> list[int]:
     """Six partitions that are fresh for two tags; their nodes are n0 to n47, in order."""
     configure(partition_slots=8)
-    clusters.create("north")
-    put(*(f"n{number}" for number in range(48)))
+    north(*(f"n{number}" for number in range(48)))
     tags.create("gpu", definition=HAS_GPU)
     tags.create("any", definition=ANY)
     work(a_worker(name="first"))

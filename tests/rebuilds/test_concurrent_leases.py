@@ -3,39 +3,23 @@
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Callable
-from typing import Any
 from uuid import uuid4
 
 import pytest
 from django.db import transaction
 
 from tagmill.fleet import clusters
-from tagmill.fleet.models import Partition
 from tagmill.flows import ingest
 from tagmill.flows.clusters import delete as delete_cluster
 from tagmill.matches import staleness
 from tagmill.tags import tags
 from tagmill.work import leases, queue, workers
 from tagmill.work.models import Lease
-from tests.fleet.support import (
-    BARE,
-    HAS_GPU,
-    a_worker,
-    carriers,
-    complete,
-    done,
-    evaluated,
-    execute,
-    in_thread,
-    jobs,
-    lease_one,
-    put,
-    the_partition,
-    until_blocked,
-    work,
-)
+from tests.support.fleet import BARE, HAS_GPU, carriers, put, stale_partitions, the_partition
+from tests.support.sql import execute
+from tests.support.threads import at_once, done, in_thread, until_blocked
+from tests.support.workers import a_worker, complete, evaluated, jobs, lease_one, work
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -46,25 +30,8 @@ def _north(no_jobs: None, configure: Callable[..., None]) -> None:
     clusters.create("north")
 
 
-def many(count: int) -> list[int]:
-    """Make so many stale partitions."""
-    tags.create("gpu", definition=HAS_GPU)
-    put(*(f"n{i}" for i in range(8 * count)))
-    return list(Partition.objects.order_by("id").values_list("id", flat=True))
-
-
-def at_once(*work: Callable[[], Any]) -> list[Any]:
-    barrier = threading.Barrier(len(work))
-
-    def run(one: Callable[[], Any]) -> Any:
-        barrier.wait(10)
-        return one()
-
-    return [done(future) for future in [in_thread(lambda one=one: run(one)) for one in work]]
-
-
 def test_many_that_defer_the_same_partitions_make_one_job_each() -> None:
-    ids = many(12)
+    ids = stale_partitions(12)
     execute("DELETE FROM procrastinate_jobs")
 
     def defer(seed: int) -> None:
@@ -77,7 +44,7 @@ def test_many_that_defer_the_same_partitions_make_one_job_each() -> None:
 
 
 def test_deferring_leasing_and_completing_at_once_leaves_nothing_stale() -> None:
-    many(6)
+    stale_partitions(6)
     two = [a_worker(name=f"w{i}") for i in range(2)]
 
     def upload(seed: int) -> None:
@@ -141,7 +108,7 @@ def test_a_job_is_not_leased_before_the_change_that_it_is_for_is_seen() -> None:
 
 
 def test_workers_that_lease_at_once_never_share_a_partition() -> None:
-    ids = many(12)
+    ids = stale_partitions(12)
     four = [a_worker(name=f"w{i}") for i in range(4)]
     found = at_once(*(lambda worker=worker: leases.lease(worker, 64, ids) for worker in four))
     leased = [item.partition for answer in found for item in answer.leases]
@@ -163,7 +130,7 @@ def test_one_job_is_finished_once_when_two_complete_it() -> None:
 
 
 def test_a_heartbeat_locks_leases_in_the_order_of_completions() -> None:
-    ids = many(6)
+    ids = stale_partitions(6)
     worker = a_worker()
     answer = leases.lease(worker, 3, [])
     assert len(answer.leases) == 3

@@ -38,15 +38,9 @@ from tagmill.tags import assignments, previews, rebuilds, tags
 from tagmill.tags.models import Preview, Rebuild, Tag
 from tagmill.work import leases, queue
 from tagmill_wire.messages import Failure
-from tests.fleet.support import (
-    a_worker,
-    complete,
-    evaluated,
-    execute,
-    in_thread,
-    result,
-    work,
-)
+from tests.support.sql import execute
+from tests.support.threads import in_thread
+from tests.support.workers import a_worker, complete, evaluated, result, work
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

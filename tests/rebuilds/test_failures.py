@@ -13,18 +13,8 @@ from tagmill.tags import failures, tags
 from tagmill.work import leases
 from tagmill.work.models import Worker
 from tagmill_wire.messages import Failure
-from tests.fleet.support import (
-    ANY,
-    HAS_GPU,
-    a_worker,
-    complete,
-    evaluated,
-    fail,
-    lease_one,
-    put,
-    result,
-    work,
-)
+from tests.support.fleet import ANY, HAS_GPU, north
+from tests.support.workers import a_worker, complete, evaluated, fail, lease_one, result, work
 
 pytestmark = pytest.mark.django_db
 
@@ -33,8 +23,7 @@ pytestmark = pytest.mark.django_db
 def _north(db: None, configure: Callable[..., None]) -> None:
     """Two partitions, and one expression that waits for both."""
     configure(partition_slots=8, evaluation_attempts=2)
-    clusters.create("north")
-    put(*"abcdefghij")
+    north(*"abcdefghij")
     tags.create("gpu", definition=HAS_GPU)
 
 

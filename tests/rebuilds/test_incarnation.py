@@ -10,7 +10,7 @@ from django.db import transaction
 from lxml import etree
 
 from tagmill.errors import IncarnationChanged, Invalid, WorkerGone
-from tagmill.fleet import clusters, incarnation, vocabularies
+from tagmill.fleet import incarnation, vocabularies
 from tagmill.fleet.models import Vocabulary
 from tagmill.flows import restoring
 from tagmill.matches.models import Match
@@ -18,33 +18,18 @@ from tagmill.tags import freshness, rebuilds, tags
 from tagmill.work import leases, workers
 from tagmill.work.models import Lease, Worker
 from tagmill_wire.messages import Register
-from tests.fleet.support import (
-    HAS_GPU,
-    a_worker,
-    carriers,
-    complete,
-    done,
-    evaluated,
-    execute,
-    in_thread,
-    jobs,
-    lease_one,
-    put,
-    result,
-    tag,
-    the_partition,
-    until_blocked,
-    work,
-)
 from tests.fleet.test_incarnation import ELSEWHERE
+from tests.support.fleet import HAS_GPU, carriers, north, tag, the_partition
+from tests.support.sql import execute
+from tests.support.threads import done, in_thread, until_blocked
+from tests.support.workers import a_worker, complete, evaluated, jobs, lease_one, result, work
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
 def worker(db: None) -> Worker:
-    clusters.create("north")
-    put("a")
+    north("a")
     tags.create("gpu", definition=HAS_GPU)
     return a_worker()
 
@@ -171,8 +156,7 @@ def test_a_forced_rebuild_that_is_cancelled_takes_back_nothing_that_is_invalidat
 @pytest.mark.django_db(transaction=True)
 def test_a_completion_that_waits_for_its_partition_meanwhile_is_refused(no_jobs: None) -> None:
     """A completion that had its lock before ends before the matches there are invalidated."""
-    clusters.create("north")
-    put("a")
+    north("a")
     tags.create("gpu", definition=HAS_GPU)
     worker = a_worker()
     answer, lease = lease_one(worker)

@@ -20,23 +20,18 @@ from tagmill.work import leases, policy, queue
 from tagmill.work.models import Lease, Worker, WorkerToken
 from tagmill_wire import bitmap
 from tagmill_wire.messages import Failure, MatchResult
-from tests.fleet.support import (
+from tests.support.fleet import (
     ANY,
     BARE,
     HAS_GPU,
-    a_worker,
     carriers,
-    complete,
-    evaluated,
-    execute,
-    jobs,
-    lease_one,
     put,
-    result,
+    stale_partitions,
     tag,
     the_partition,
-    work,
 )
+from tests.support.sql import execute
+from tests.support.workers import a_worker, complete, evaluated, jobs, lease_one, result, work
 
 pytestmark = pytest.mark.django_db
 
@@ -53,13 +48,6 @@ def worker() -> Worker:
     put("a", "b")
     tags.create("gpu", definition=HAS_GPU)
     return a_worker()
-
-
-def many(count: int) -> list[int]:
-    """Make so many stale partitions."""
-    tags.create("gpu", definition=HAS_GPU)
-    put(*(f"n{i}" for i in range(8 * count)))
-    return list(Partition.objects.order_by("id").values_list("id", flat=True))
 
 
 def partitions(worker: Worker, wanted: int, *holds: int) -> list[int]:
@@ -94,7 +82,7 @@ def test_a_partition_has_one_lease_at_a_time(worker: Worker) -> None:
 
 
 def test_a_worker_gets_half_of_its_share_so_that_others_get_some() -> None:
-    ids = many(8)
+    ids = stale_partitions(8)
     first, second = a_worker(name="1"), a_worker(name="2")
     assert partitions(first, 64) == ids[:2]
     assert partitions(second, 64) == ids[2:4]
@@ -103,7 +91,7 @@ def test_a_worker_gets_half_of_its_share_so_that_others_get_some() -> None:
 
 
 def test_a_worker_gets_all_of_its_share_of_what_it_holds() -> None:
-    ids = many(12)
+    ids = stale_partitions(12)
     first, second = a_worker(name="1"), a_worker(name="2")
     assert partitions(first, 64, *ids) == ids[:6]
     assert partitions(second, 64, *ids) == ids[6:10]
@@ -112,7 +100,7 @@ def test_a_worker_gets_all_of_its_share_of_what_it_holds() -> None:
 
 
 def test_a_silent_worker_takes_no_share() -> None:
-    ids = many(8)
+    ids = stale_partitions(8)
     first = a_worker(name="1")
     a_worker(name="2")
     execute("UPDATE worker SET last_heartbeat = now() - interval '1 hour'")
@@ -120,7 +108,7 @@ def test_a_silent_worker_takes_no_share() -> None:
 
 
 def test_workers_of_other_clusters_take_no_share() -> None:
-    ids = many(8)
+    ids = stale_partitions(8)
     south = clusters.create("south")
     first = a_worker(name="1")
     a_worker(south, name="2")
@@ -129,7 +117,7 @@ def test_workers_of_other_clusters_take_no_share() -> None:
 
 
 def test_workers_whose_token_is_revoked_take_no_share() -> None:
-    ids = many(8)
+    ids = stale_partitions(8)
     first = a_worker(name="1")
     a_worker(name="2")
     WorkerToken.objects.filter(name="2").update(revoked_at=Now())
@@ -137,7 +125,7 @@ def test_workers_whose_token_is_revoked_take_no_share() -> None:
 
 
 def test_what_a_worker_holds_comes_first() -> None:
-    ids = many(4)
+    ids = stale_partitions(4)
     assert partitions(a_worker(), 2, ids[3], ids[2], 999_999) == [ids[2], ids[3]]
 
 
@@ -404,7 +392,7 @@ def test_a_fleet_without_tags_makes_no_jobs() -> None:
 
 
 def test_a_rebuild_defers_each_partition_once() -> None:
-    ids = many(3)
+    ids = stale_partitions(3)
     rebuilds.request(["gpu"], None)
     rebuilds.request(["gpu"], None)
     assert sorted(jobs()) == [(item, "todo") for item in ids]

@@ -20,21 +20,15 @@ from tagmill.tags.models import Rebuild, Tag
 from tagmill.work import leases, queue
 from tagmill.work.models import Worker
 from tagmill_wire.messages import Failure
-from tests.fleet.support import (
-    ANY,
-    HAS_GPU,
-    a_worker,
-    carriers,
+from tests.support.fleet import ANY, HAS_GPU, carriers, put, tag
+from tests.support.sql import execute
+from tests.support.threads import done, in_thread, until_blocked
+from tests.support.workers import (
     complete,
-    done,
     evaluated,
-    execute,
-    in_thread,
+    gpu_published,
     lease_one,
-    put,
     result,
-    tag,
-    until_blocked,
     work,
 )
 
@@ -54,10 +48,7 @@ def worker(no_jobs: None, configure: Callable[..., None]) -> Worker:
     clusters.create("south")
     put("a", cluster="north")
     put("b", cluster="south")
-    tags.create("gpu", definition=HAS_GPU)
-    found = a_worker()
-    work(found)
-    return found
+    return gpu_published()
 
 
 def emptied() -> Cluster:

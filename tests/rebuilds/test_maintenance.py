@@ -20,31 +20,15 @@ from tagmill.tags import rebuilds, tags
 from tagmill.tags.models import Rebuild, RebuildTarget
 from tagmill.work import leases, queue
 from tagmill.work.models import Lease
-from tests.fleet.support import (
-    ANY,
-    HAS_GPU,
-    a_worker,
-    carriers,
-    complete,
-    done,
-    evaluated,
-    execute,
-    fail,
-    in_thread,
-    jobs,
-    lease_one,
-    put,
-    tag,
-    the_partition,
-    until,
-    work,
-)
+from tests.support.fleet import ANY, HAS_GPU, carriers, north, put, tag, the_partition
+from tests.support.sql import execute
+from tests.support.threads import done, in_thread, until
+from tests.support.workers import a_worker, complete, evaluated, fail, jobs, lease_one, work
 
 
 @pytest.fixture
 def fleet(db: None) -> None:
-    clusters.create("north")
-    put("a")
+    north("a")
 
 
 def age(table: str, column: str, hours: float = 2) -> None:
@@ -247,8 +231,7 @@ def test_the_thread_runs_the_tasks_through_an_outage_and_stops_when_told(
     tasks = app.periodic_registry.periodic_tasks
     often = attr.evolve(tasks["reap", ""], cron="* * * * * *")
     monkeypatch.setitem(tasks, ("reap", ""), often)
-    clusters.create("north")
-    put("a")
+    north("a")
     tags.create("gpu", definition=HAS_GPU)
     worker = a_worker()
 

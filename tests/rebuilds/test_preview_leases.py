@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 from django.contrib.auth.models import User
 
-from tagmill.fleet import clusters
 from tagmill.fleet.models import Partition
 from tagmill.flows import maintenance
 from tagmill.matches.models import Expression, MatchChange
@@ -15,19 +14,9 @@ from tagmill.tags import previews, rebuilds, tags
 from tagmill.tags.models import Preview
 from tagmill.work import leases, policy, queue
 from tagmill.work.models import Worker
-from tests.fleet.support import (
-    ANY,
-    HAS_GPU,
-    a_worker,
-    complete,
-    evaluated,
-    execute,
-    fail,
-    jobs,
-    lease_one,
-    put,
-    work,
-)
+from tests.support.fleet import ANY, HAS_GPU, north, put
+from tests.support.sql import execute
+from tests.support.workers import a_worker, complete, evaluated, fail, jobs, lease_one, work
 
 pytestmark = pytest.mark.django_db
 
@@ -36,8 +25,7 @@ pytestmark = pytest.mark.django_db
 def _north(db: None, configure: Callable[..., None]) -> None:
     """Two partitions."""
     configure(partition_slots=8)
-    clusters.create("north")
-    put(*"abcdefghij")
+    north(*"abcdefghij")
 
 
 @pytest.fixture

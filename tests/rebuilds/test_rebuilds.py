@@ -8,7 +8,6 @@ from uuid import uuid4
 import pytest
 
 from tagmill.errors import ManualTag, NotCancellable, NotFound
-from tagmill.fleet import clusters
 from tagmill.flows import ingest
 from tagmill.matches.models import EffectiveMatch, Expression, Match
 from tagmill.tags import freshness, rebuilds, tags
@@ -16,19 +15,14 @@ from tagmill.tags.models import Rebuild, RebuildTarget
 from tagmill.work import leases
 from tagmill.work.models import Worker
 from tagmill_wire.messages import Failure
-from tests.fleet.support import (
-    ANY,
-    BARE,
-    HAS_GPU,
-    a_worker,
-    carriers,
+from tests.support.fleet import ANY, BARE, HAS_GPU, carriers, north, put, tag
+from tests.support.workers import (
     complete,
     evaluated,
     fail,
+    gpu_published,
     lease_one,
-    put,
     result,
-    tag,
     work,
 )
 
@@ -39,12 +33,8 @@ pytestmark = pytest.mark.django_db
 def worker(db: None, configure: Callable[..., None]) -> Worker:
     """Two partitions (a to h; i, j) with the tag gpu published on all."""
     configure(partition_slots=8, evaluation_attempts=2)
-    clusters.create("north")
-    put(*"abcdefghij")
-    tags.create("gpu", definition=HAS_GPU)
-    found = a_worker()
-    work(found)
-    return found
+    north(*"abcdefghij")
+    return gpu_published()
 
 
 def state(rebuild: Rebuild) -> str:

@@ -15,7 +15,9 @@ from tagmill.tags import tags
 from tagmill.work import leases, workers
 from tagmill.work.models import Worker, WorkerToken
 from tagmill_wire.messages import Register
-from tests.fleet.support import HAS_GPU, a_worker, execute, lease_one, put
+from tests.support.fleet import HAS_GPU, north, put
+from tests.support.sql import execute
+from tests.support.workers import a_worker, lease_one
 
 pytestmark = pytest.mark.django_db
 
@@ -139,8 +141,7 @@ def test_what_a_worker_says_of_itself_is_checked(field: str, value: str) -> None
 
 
 def test_silent_workers_are_forgotten_unless_they_have_a_lease() -> None:
-    clusters.create("north")
-    put("a")
+    north("a")
     tags.create("gpu", definition=HAS_GPU)
     silent, leased, loud = a_worker(name="s"), a_worker(name="l"), a_worker(name="x")
     lease_one(leased)

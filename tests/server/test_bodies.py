@@ -15,9 +15,9 @@ import pytest
 
 from api import limits
 from loadtest.rig.stack import Stack
-from tagmill.fleet import clusters, incarnation
-from tests.fleet.support import put
+from tagmill.fleet import incarnation
 from tests.server.test_serve import call, token_of, worker
+from tests.support.fleet import north
 
 MIB = 1024 * 1024
 DOCUMENT = "/api/v1/nodes/a/document"
@@ -111,8 +111,7 @@ def test_a_large_body_is_asked_for_when_its_sender_is_known(stack: Stack) -> Non
 
 
 def test_a_large_document_is_stored_whole_or_in_chunks(stack: Stack) -> None:
-    clusters.create("north")
-    put("a")
+    north("a")
     token = token_of("operator")
     for number, is_chunked in enumerate((False, True)):
         xml = b"<node id='%d'>%s</node>" % (number, b"x" * 3 * MIB)

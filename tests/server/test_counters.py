@@ -16,7 +16,7 @@ from api import counters
 from api.models import CacheEntry
 from tagmill import caches, config
 from tagmill.errors import CacheUnavailable, ConfigurationError
-from tests.server.conftest import database_url
+from tests.support.sql import database_url
 
 CALLS = 100
 # Both processes say that they are ready, and begin when they are told to.

@@ -13,8 +13,9 @@ from django.db import connection
 from loadtest.rig.stack import Stack
 from tagmill.database import MAINTENANCE_SECONDS
 from tagmill.flows import maintenance
-from tests.server.conftest import database_url, server
 from tests.server.test_serve import LEASE, call, token_of, worker
+from tests.support.servers import server
+from tests.support.sql import database_url
 
 
 @pytest.fixture(params=[("0.2", "5"), ("5", "0.2")], ids=["statement", "lock"])

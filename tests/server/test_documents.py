@@ -14,8 +14,8 @@ from loadtest.rig.stack import Stack
 from tagmill.config import load
 from tagmill.fleet import clusters
 from tagmill.tags import tags
-from tests.fleet.support import GPU, put
 from tests.server.test_serve import call, token_of
+from tests.support.fleet import GPU, put
 
 PLACE = "/api/v1/nodes/a/document"
 XML = "application/xml"

@@ -9,8 +9,8 @@ from loadtest.rig.stack import Stack
 from tagmill.config import load
 from tagmill.fleet import clusters
 from tagmill.fleet.models import Node
-from tests.fleet.support import GPU
 from tests.server.test_serve import call, token_of
+from tests.support.fleet import GPU
 
 
 def test_good_lines_are_stored_and_bad_ones_refused_each_for_itself(stack: Stack) -> None:

@@ -15,9 +15,9 @@ import pytest
 
 from api.server.logsink import Sink
 from loadtest.rig.stack import MANAGE, Stack, free_port
-from tests.fleet.support import until
-from tests.server.conftest import database_url
 from tests.server.test_serve import call
+from tests.support.sql import database_url
+from tests.support.threads import until
 
 FULL = Path("/dev/full")
 

@@ -13,9 +13,10 @@ from django.db import connection
 
 from loadtest.rig.stack import Stack
 from tagmill.fleet import incarnation
-from tests.fleet.support import in_thread, until
-from tests.server.conftest import database_url, server
 from tests.server.test_serve import call, token_of, worker
+from tests.support.servers import server
+from tests.support.sql import database_url
+from tests.support.threads import in_thread, until
 
 THREADS = 2
 

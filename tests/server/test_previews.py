@@ -16,12 +16,13 @@ from api.server.previews import MAX_WAITING, Turns
 from loadtest.benches.polls import wait_until
 from loadtest.rig.stack import Stack
 from tagmill.errors import Busy
-from tagmill.fleet import clusters
 from tagmill.tags.models import Preview
-from tests.fleet.support import HAS_GPU, a_worker, done, in_thread, put, until, work
-from tests.server.conftest import database_url
 from tests.server.test_pools import blocked_by
 from tests.server.test_serve import call, token_of
+from tests.support.fleet import HAS_GPU, north
+from tests.support.sql import database_url
+from tests.support.threads import done, in_thread, until
+from tests.support.workers import a_worker, work
 
 URL = "/api/v1/previews"
 
@@ -29,8 +30,7 @@ URL = "/api/v1/previews"
 @pytest.fixture
 def token(stack: Stack, no_jobs: None) -> str:
     """An operator's; and a fleet of three nodes."""
-    clusters.create("north")
-    put("a", "b", "c")
+    north("a", "b", "c")
     return token_of("operator")
 
 

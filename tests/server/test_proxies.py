@@ -12,8 +12,8 @@ import pytest
 
 from loadtest.rig.stack import Stack
 from tagmill.fleet import clusters
-from tests.server.conftest import server
 from tests.server.test_serve import call, token_of
+from tests.support.servers import server
 
 GUESS = json.dumps({"username": "ann", "password": "?"})
 JSON: Any = {"Content_Type": "application/json"}

@@ -22,7 +22,7 @@ from tagmill.fleet import clusters
 from tagmill.fleet.models import Node
 from tagmill.tags import tags
 from tagmill.work import workers
-from tests.server.conftest import serve
+from tests.support.servers import serve
 
 LIMIT = 16 * 1024 * 1024
 LEASE = "/api/v1/workers/lease"

@@ -17,9 +17,11 @@ from tagmill.work import workers
 from tagmill.work.models import Lease, WorkerToken
 from tagmill_wire.messages import Batch, load
 from tagmill_wire.pagehead import PageHead
-from tests.fleet.support import HAS_GPU, a_worker, execute, put, work
 from tests.fleet.test_incarnation import ELSEWHERE
 from tests.server.test_serve import LEASE, call, registered, token_of, worker
+from tests.support.fleet import HAS_GPU, put
+from tests.support.sql import execute
+from tests.support.workers import a_worker, work
 
 
 @pytest.fixture

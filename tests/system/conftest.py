@@ -24,8 +24,8 @@ from tagmill.work import queue, workers
 from tagmill.work.models import Lease, Worker
 from tagmill_expressions import documents as composed
 from tagmill_expressions import evaluation
-from tests.api.conftest import make_user
-from tests.server.conftest import database_url
+from tests.support.http import make_user
+from tests.support.sql import database_url
 
 PATIENCE_SECONDS = 60
 LEASE_SECONDS = 2

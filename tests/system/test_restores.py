@@ -17,7 +17,7 @@ import pytest
 
 from loadtest.rig.http import Api, ApiProblem
 from loadtest.rig.stack import Stack, free_port, running
-from tests.fleet.support import BARE, GPU, HAS_GPU
+from tests.support.fleet import BARE, GPU, HAS_GPU
 from tests.system.postgres import Postgres
 from tests.system.test_database_restart import eventually, manage
 

@@ -9,24 +9,13 @@ from django.contrib.auth.models import User
 from django.db import transaction
 
 from tagmill.errors import NotFound
-from tagmill.fleet import clusters
 from tagmill.matches.models import Expression
 from tagmill.tags import previews, tags
 from tagmill.tags.models import Preview
 from tagmill.work import queue
-from tests.fleet.support import (
-    ANY,
-    HAS_GPU,
-    a_worker,
-    complete,
-    done,
-    evaluated,
-    in_thread,
-    lease_one,
-    put,
-    until_blocked,
-    work,
-)
+from tests.support.fleet import ANY, HAS_GPU, north, put
+from tests.support.threads import done, in_thread, until_blocked
+from tests.support.workers import a_worker, complete, evaluated, lease_one, work
 
 TEXTS = (ANY, HAS_GPU)
 
@@ -34,8 +23,7 @@ TEXTS = (ANY, HAS_GPU)
 @pytest.fixture(autouse=True)
 def _fleet(no_jobs: None, configure: Callable[..., None]) -> None:
     configure(partition_slots=8)
-    clusters.create("north")
-    put("a", "b")
+    north("a", "b")
 
 
 @pytest.fixture

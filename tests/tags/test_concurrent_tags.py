@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from concurrent.futures import Future
-from typing import Any
-
 import pytest
 from django.db import transaction
 
@@ -18,37 +14,12 @@ from tagmill.matches.matches import Result
 from tagmill.matches.models import Expression
 from tagmill.tags import assignments, publishing, rebuilds, tags
 from tagmill.tags.models import Rebuild
-from tests.fleet.support import (
-    ANY,
-    HAS_GPU,
-    a_worker,
-    carriers,
-    complete,
-    done,
-    evaluated,
-    execute,
-    in_thread,
-    lease_one,
-    put,
-    tag,
-    the_partition,
-    until_blocked,
-    work,
-)
+from tests.support.fleet import ANY, HAS_GPU, carriers, north, put, tag, the_partition
+from tests.support.sql import execute
+from tests.support.threads import at_once, done, in_thread, until_blocked
+from tests.support.workers import a_worker, complete, evaluated, lease_one, work
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("no_jobs")]
-
-
-def at_once(*work: Any) -> list[Any]:
-    """Start all at the same time; their results."""
-    barrier = threading.Barrier(len(work))
-
-    def run(one: Any) -> Any:
-        barrier.wait(10)
-        return one()
-
-    futures: list[Future[Any]] = [in_thread(lambda one=one: run(one)) for one in work]
-    return [done(future) for future in futures]
 
 
 def test_two_that_need_the_same_new_expression_share_it() -> None:
@@ -91,8 +62,7 @@ def test_two_last_completions_at_once_publish_once() -> None:
 
 
 def test_a_sweep_publishes_what_is_complete_and_was_not_published() -> None:
-    clusters.create("north")
-    put("a")
+    north("a")
     tags.create("gpu", definition=HAS_GPU)
     expression = tag("gpu").pending_expression
     assert expression is not None
@@ -108,8 +78,7 @@ def test_a_sweep_publishes_what_is_complete_and_was_not_published() -> None:
 
 
 def test_a_definition_replaced_while_it_is_published_ends_in_one_of_both_orders() -> None:
-    clusters.create("north")
-    put("a")
+    north("a")
     tags.create("gpu", definition=HAS_GPU)
     worker = a_worker()
     leased = lease_one(worker)
@@ -143,8 +112,7 @@ def test_assignments_at_the_same_time_are_all_kept() -> None:
 
 
 def test_assigning_and_deleting_at_once_leaves_no_bit_behind() -> None:
-    clusters.create("north")
-    put("a", "b")
+    north("a", "b")
     tags.create("mine")
     with transaction.atomic():
         ingest.delete("a")
@@ -155,8 +123,7 @@ def test_assigning_and_deleting_at_once_leaves_no_bit_behind() -> None:
 
 
 def test_a_definition_changed_while_a_rebuild_is_asked_for_does_not_deadlock() -> None:
-    clusters.create("north")
-    put("a")
+    north("a")
     tags.create("gpu", definition=HAS_GPU)
     work(a_worker())
     with transaction.atomic():
@@ -168,8 +135,7 @@ def test_a_definition_changed_while_a_rebuild_is_asked_for_does_not_deadlock() -
 
 
 def test_a_rebuild_cancelled_during_a_completion_does_not_deadlock() -> None:
-    clusters.create("north")
-    put("a")
+    north("a")
     tags.create("gpu", definition=HAS_GPU)
     worker = a_worker()
     work(worker)
@@ -191,8 +157,7 @@ def test_a_rebuild_cancelled_during_a_completion_does_not_deadlock() -> None:
 
 
 def test_a_collection_during_a_late_completion_does_not_deadlock() -> None:
-    clusters.create("north")
-    put("a")
+    north("a")
     tags.create("gpu", definition=HAS_GPU)
     work(a_worker())
     expression = tag("gpu").expression_id or 0

@@ -12,31 +12,20 @@ from django.test import Client
 from rest_framework.test import APIClient
 
 from tagmill.errors import KindChange
-from tagmill.fleet import clusters
 from tagmill.flows import ingest
 from tagmill.tags import assignments, freshness, tags
 from tagmill.tags.models import Assignment, Rebuild
-from tests.api.conftest import client_of, problem
-from tests.fleet.support import (
-    BARE,
-    HAS_GPU,
-    a_worker,
-    carriers,
-    done,
-    in_thread,
-    put,
-    tag,
-    until_blocked,
-    work,
-)
+from tests.support.fleet import BARE, HAS_GPU, carriers, north, put, tag
+from tests.support.http import client_of, problem
+from tests.support.threads import done, in_thread, until_blocked
+from tests.support.workers import a_worker, work
 
 TAGS = "/api/v1/tags/"
 
 
 @pytest.fixture
 def operator(db: None) -> APIClient:
-    clusters.create("north")
-    put("a", "b", "c")
+    north("a", "b", "c")
     put("bare", xml=BARE)
     return client_of("operator")
 
@@ -132,8 +121,7 @@ def test_the_admin_asks_as_well(operator: APIClient) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_node_that_is_deleted_meanwhile_is_not_assigned() -> None:
-    clusters.create("north")
-    put("a", "b")
+    north("a", "b")
     tags.create("gpu", definition=HAS_GPU)
     work(a_worker())
     convert: Callable[[], Any] = lambda: tags.update("gpu", kind="manual")  # noqa: E731

@@ -18,20 +18,8 @@ from tagmill.matches.models import EffectiveMatch, Match
 from tagmill.tags import assignments, freshness, rebuilds, tags
 from tagmill.tags.models import Assignment, Tag
 from tagmill_wire import bitmap
-from tests.fleet.support import (
-    ANY,
-    BARE,
-    GPU,
-    HAS_GPU,
-    a_worker,
-    carriers,
-    complete,
-    evaluated,
-    lease_one,
-    put,
-    true_carriers,
-    work,
-)
+from tests.support.fleet import ANY, BARE, GPU, HAS_GPU, carriers, put, true_carriers
+from tests.support.workers import a_worker, complete, evaluated, lease_one, work
 
 pytestmark = pytest.mark.django_db
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from tagmill.fleet import clusters
 from tagmill.fleet.models import Partition
 from tagmill.flows import ingest
 from tagmill.matches import matches, staleness
@@ -15,7 +14,7 @@ from tagmill.matches.matches import Result
 from tagmill.matches.models import EffectiveMatch, Expression, Match, MatchChange
 from tagmill.tags import rebuilds, tags
 from tagmill_wire import bitmap
-from tests.fleet.support import BARE, HAS_GPU, members, put, tag, the_partition
+from tests.support.fleet import BARE, HAS_GPU, members, north, put, tag, the_partition
 
 pytestmark = pytest.mark.django_db
 
@@ -23,8 +22,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def partition(db: None) -> Partition:
     """A partition with nodes in slots 0 to 3, at rev 9."""
-    clusters.create("north")
-    put("a", "b", "c", "d")
+    north("a", "b", "c", "d")
     for i in range(8):
         ingest.store([ingest.Upload("a", hostname=f"h{i}")])
     return the_partition()

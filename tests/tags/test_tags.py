@@ -21,19 +21,8 @@ from tagmill.flows.clusters import delete as delete_cluster
 from tagmill.matches.models import Expression
 from tagmill.tags import assignments, freshness, members, rebuilds, tags
 from tagmill.tags.models import Assignment, Tag
-from tests.fleet.support import (
-    ANY,
-    BARE,
-    HAS_GPU,
-    a_worker,
-    carriers,
-    complete,
-    evaluated,
-    lease_one,
-    put,
-    tag,
-    work,
-)
+from tests.support.fleet import ANY, BARE, HAS_GPU, carriers, north, put, tag
+from tests.support.workers import a_worker, complete, evaluated, lease_one, work
 
 pytestmark = pytest.mark.django_db
 
@@ -42,8 +31,7 @@ pytestmark = pytest.mark.django_db
 def _fleet(db: None, configure: Callable[..., None]) -> None:
     """Two partitions: a to h, and i, j. Only b and j are bare."""
     configure(partition_slots=8)
-    clusters.create("north")
-    put(*"abcdefghij")
+    north(*"abcdefghij")
     put("b", "j", xml=BARE)
 
 

@@ -13,7 +13,7 @@ from tagmill.matches.models import Expression
 from tagmill.tags import freshness, places, previews
 from tagmill.tags.models import Assignment, NodeTag, Tag
 from tagmill_wire import bitmap
-from tests.fleet.support import execute
+from tests.support.sql import execute
 
 pytestmark = pytest.mark.django_db
 

@@ -68,7 +68,7 @@ def evaluate(documents: Sequence[Mapping[str, str]], live: ExpressionSet) -> dic
     where a document is refused, or the time is up, or the kernel fails, none has."""
     if not HAS_KERNEL or not documents or not live.plans:
         return {}
-    # Of this thread's own time: a busy machine does not make documents longer.
+    # This thread's own time: a busy machine does not make documents longer.
     ends = time.thread_time() + load().settle_seconds
     try:
         return _evaluate(documents, live.plans, ends)

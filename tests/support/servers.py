@@ -1,0 +1,36 @@
+"""API servers as processes, on the test's database."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from loadtest.rig.stack import Stack, free_port, running
+from tests.support.sql import database_url
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
+    monkeypatch.setenv("DATABASE_URL", database_url())
+    monkeypatch.setenv("TAGMILL_VAR", str(tmp_path / "var"))
+    with running(Stack(f"127.0.0.1:{free_port()}", "", tmp_path / "log")) as stack:
+        stack.start_server("--no-maintenance")
+        yield stack
+
+
+def serve(*options: str) -> subprocess.CompletedProcess[str]:
+    """Run `manage.py serve` to its end, which must be near."""
+    return subprocess.run(
+        [sys.executable, str(ROOT / "manage.py"), "serve", *options],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=dict(os.environ),
+    )

@@ -1,0 +1,47 @@
+"""SQL, plans, and the URL of the test's database."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from django.db import connection
+
+
+def execute(statement: str, parameters: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, list(parameters))
+        return list(cursor.fetchall()) if cursor.description else []
+
+
+def plan(statement: str, parameters: dict[str, Any]) -> dict[str, Any]:
+    """The root of EXPLAIN (FORMAT JSON)."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN (FORMAT JSON) {statement}", parameters)
+        row = cursor.fetchone()
+    found = row[0] if not isinstance(row[0], str) else json.loads(row[0])
+    root: dict[str, Any] = found[0]["Plan"]
+    return root
+
+
+def scanned(root: dict[str, Any]) -> set[str]:
+    """The tables that a plan reads from one end to the other."""
+    here = {root["Relation Name"]} if root["Node Type"] == "Seq Scan" else set()
+    return here.union(*(scanned(child) for child in root.get("Plans", [])))
+
+
+def database_url() -> str:
+    """The test database, for another process."""
+    found = connection.settings_dict
+    host = found["HOST"]
+    user = quote(found["USER"] or "", safe="")
+    password = f":{quote(found['PASSWORD'], safe='')}" if found["PASSWORD"] else ""
+    port = f":{found['PORT']}" if found["PORT"] else ""
+    if host.startswith("/"):
+        query = {**found["OPTIONS"], "host": host}
+        return f"postgresql://{user}{password}@{port}/{found['NAME']}?{urlencode(query)}"
+    return (
+        f"postgresql://{user}{password}@{host}{port}/{found['NAME']}?{urlencode(found['OPTIONS'])}"
+    )

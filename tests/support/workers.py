@@ -1,0 +1,124 @@
+"""A worker without HTTP: it leases, evaluates with lxml, and completes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.db import connection
+from lxml import etree
+
+from tagmill.fleet import batches
+from tagmill.fleet.models import Cluster
+from tagmill.flows import completions
+from tagmill.tags import tags
+from tagmill.work import leases, workers
+from tagmill.work.models import Worker
+from tagmill_wire import bitmap
+from tagmill_wire.messages import (
+    BatchNode,
+    Completion,
+    CompletionAnswer,
+    Failure,
+    LeaseAnswer,
+    LeasedPartition,
+    MatchResult,
+    PartitionResult,
+    Register,
+)
+from tests.support.fleet import HAS_GPU
+
+
+def a_worker(*clusters: Cluster, name: str = "w") -> Worker:
+    """A worker with a new token for these clusters; without any, for all."""
+    token, _ = workers.issue_token(name, list(clusters) or "all")
+    return workers.register(token, Register(name, "lxml", "1"))
+
+
+def pages(partition: int, since: int | None = None) -> tuple[int, list[BatchNode]]:
+    """The whole partition as one page, and the rev that it claims."""
+    batch = batches.read(partition, since, None, 65_536, 1 << 30)
+    return batch.rev, batch.nodes
+
+
+def slots_of(text: str, nodes: Iterable[BatchNode]) -> set[int]:
+    return {
+        item.slot
+        for item in nodes
+        if item.probes and etree.fromstring(item.probes["lshw"].encode()).xpath(f"boolean({text})")
+    }
+
+
+def result(
+    lease: LeasedPartition, members: dict[int, set[int]], rev: int | None = None, **fields: Any
+) -> PartitionResult:
+    """A full result for each expression."""
+    return PartitionResult(
+        lease=lease.lease,
+        partition=lease.partition,
+        rev=lease.rev if rev is None else rev,
+        matches=[
+            MatchResult(expression, bitmap.encode(bitmap.from_slots(slots), lease.capacity))
+            for expression, slots in members.items()
+        ],
+        failures=fields.get("failures", []),
+        documents=1,
+        seconds=0.001,
+    )
+
+
+def evaluated(answer: LeaseAnswer, lease: LeasedPartition) -> PartitionResult:
+    """What an honest worker says of a lease."""
+    rev, nodes = pages(lease.partition)
+    members = {
+        item.expression: slots_of(answer.expressions[str(item.expression)].text, nodes)
+        for item in lease.expressions
+    }
+    return result(lease, members, rev)
+
+
+def complete(worker: Worker, *results: PartitionResult) -> CompletionAnswer:
+    named = str(worker.incarnation)
+    return completions.complete(worker, Completion(str(worker.uuid), named, list(results)))
+
+
+def work(worker: Worker) -> int:
+    """Do all the work there is; how many matches were applied."""
+    applied = 0
+    while (answer := leases.lease(worker, 64, [])).leases:
+        done = complete(worker, *(evaluated(answer, lease) for lease in answer.leases))
+        applied += sum(item.applied for item in done.results)
+    return applied
+
+
+def gpu_published() -> Worker:
+    """The tag gpu, published, and the worker that evaluated it."""
+    tags.create("gpu", definition=HAS_GPU)
+    worker = a_worker()
+    work(worker)
+    return worker
+
+
+def lease_one(worker: Worker) -> tuple[LeaseAnswer, LeasedPartition]:
+    answer = leases.lease(worker, 1, [])
+    (lease,) = answer.leases
+    return answer, lease
+
+
+def fail(worker: Worker, reason: str = "too slow") -> None:
+    """Lease one partition and report every expression of it failed."""
+    _, lease = lease_one(worker)
+    failures = [Failure(item.expression, reason) for item in lease.expressions]
+    complete(worker, result(lease, {}, failures=failures))
+
+
+def jobs(status: str | None = None) -> list[tuple[int, str]]:
+    """(partition, status) of the evaluation jobs."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT (args->>'partition')::bigint, status::text FROM procrastinate_jobs "
+            "WHERE task_name = 'evaluate_partition' AND (%s::text IS NULL OR status::text = %s) "
+            "ORDER BY id",
+            [status, status],
+        )
+        return [(int(row[0]), str(row[1])) for row in cursor.fetchall()]
