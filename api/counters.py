@@ -7,6 +7,7 @@ that an atomic increment is all that a call needs.
 
 from __future__ import annotations
 
+import abc
 import hashlib
 import time
 from collections.abc import Callable
@@ -49,18 +50,18 @@ def count(name: str, seconds: int, now: float) -> tuple[int, float]:
     raise CacheUnavailable("the cache keeps no entry: tell the administrator")
 
 
-class MinuteThrottle(BaseThrottle):
+class MinuteThrottle(BaseThrottle, abc.ABC):
     """Refuses the calls of one `who` above `limit` in a minute, whichever process takes them."""
 
     scope: str
     timer: Callable[[], float] = staticmethod(time.time)
     seconds = 60
 
-    def limit(self) -> int:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def limit(self) -> int: ...
 
-    def who(self, request: Request) -> str:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def who(self, request: Request) -> str: ...
 
     def allow_request(self, request: Request, view: APIView) -> bool:
         now = self.timer()

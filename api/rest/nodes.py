@@ -24,9 +24,9 @@ from tagmill.flows.ingest import Upload
 from tagmill.tags import places
 from tagmill.tags.models import Tag
 
-# Each is one more bitmap of every partition looked at.
 # Says whether the tags are true when the answer arrives.
 SETTLED = "Tagmill-Settled"
+# Each is one more bitmap of every partition looked at.
 MAX_TAG_FILTERS = 20
 
 

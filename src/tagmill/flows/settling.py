@@ -17,7 +17,7 @@ from tagmill.config import load
 from tagmill.fleet.documents import CheckedUpload
 from tagmill.fleet.partitions import Held, HeldPartitions
 from tagmill.flows.writes import Changed, Stored
-from tagmill.matches import matches, verdicts
+from tagmill.matches import matches, staleness, verdicts
 from tagmill.matches.matches import Difference, Result
 from tagmill.matches.verdicts import ExpressionSet
 from tagmill_wire import bitmap
@@ -70,9 +70,11 @@ class _Answers(NamedTuple):
 
 def evaluate(changes: Sequence[tuple[CheckedUpload, Stored | None]]) -> Evaluated:
     """Evaluate the documents that these nodes will have. Waits for no lock."""
-    live, is_on = verdicts.current(), load().settle_seconds > 0
-    if not live.plans or not is_on:
-        return Evaluated(live, is_on)
+    if not load().settle_seconds:
+        return Evaluated(verdicts.NONE, is_on=False)
+    live = verdicts.current()
+    if not live.plans:
+        return Evaluated(live)
     stored = _stored(changes)
     documents: list[dict[str, str]] = []
     positions: dict[str, tuple[int, Digests]] = {}
@@ -98,7 +100,7 @@ def _stored(changes: Sequence[tuple[CheckedUpload, Stored | None]]) -> dict[int,
     found: dict[int, list[_Document]] = {}
     if wanted:
         values = {"nodes": wanted, "max_bytes": MAX_BYTES}
-        for row in map(_Document._make, sql.rows(__file__, "stored_documents", values)):
+        for row in sql.named(_Document, __file__, "stored_documents", values):
             found.setdefault(row.node, []).append(row)
     return found
 
@@ -119,7 +121,7 @@ def settle(
             if slots is not None:
                 found[partition] = _Answers(slots.slots, _answers(slots, evaluated))
     if not found:
-        return sorted(by_partition) if verdicts.current().ids else []
+        return sorted(by_partition) if staleness.any_live() else []
     fresh = _flip(held, found, evaluated.live)
     if fresh is None:
         fresh = _apply(held, found, known)
@@ -139,10 +141,9 @@ def _flip(
         if not place.before or len(answers.slots) > MAX_COMPARED:
             return None
         difference = matches.differing(partition, place.before, answers.slots, answers.bits)
-        is_behind = place.before != place.settled_rev
         if difference.version != live.version or difference.has_fresh:
             return None
-        if difference.has_bare and not is_behind:
+        if difference.has_bare and place.before == place.settled_rev:
             return None
         differences[partition] = difference
     fresh = set()

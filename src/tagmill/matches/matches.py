@@ -257,21 +257,15 @@ def flip(
     that the partition gets. Relies on: as `apply_held`; `found` is of the rev before, which is
     `settled_rev`, under the same lock, and neither has what is bare nor what is fresh."""
     place.settled_rev = place.rev
-    _flip(place, slots, found.flips, bits)
+    show(place, slots, found.flips, bits)
 
 
 def show(
     place: MovingPlace, slots: Sequence[int], members: Mapping[int, int], bits: Mapping[int, int]
 ) -> None:
-    """Show what nodes match that have changed, in matches that are behind and stay so: until they
-    are evaluated, readers see these nodes as they are. Provisional bits, as those of `carry`.
-    Relies on: as `flip`."""
-    _flip(place, slots, members, bits)
-
-
-def _flip(
-    place: MovingPlace, slots: Sequence[int], members: Mapping[int, int], bits: Mapping[int, int]
-) -> None:
+    """Store the bits of changed nodes in matches, of which these are the members; what a match is
+    true at stays. In one that is behind they are provisional, as those of `carry`: until it is
+    evaluated, readers see these nodes as they are. Relies on: as `flip`."""
     if not members:
         return
     mask = bitmap.from_slots(slots)
@@ -298,7 +292,7 @@ def carried(moves: Sequence[Move]) -> list[Carried]:
     names = ("old_partitions", "old_slots", "new_partitions", "new_slots")
     columns = (list(column) for column in zip(*moves, strict=True))
     values = dict(zip(names, columns, strict=True))
-    return [Carried(*row) for row in sql.rows(__file__, "carried", values)] if moves else []
+    return sql.named(Carried, __file__, "carried", values) if moves else []
 
 
 def carry(found: Sequence[Carried], known: set[int], places: Places) -> None:
@@ -324,15 +318,7 @@ def carry(found: Sequence[Carried], known: set[int], places: Places) -> None:
         key: stored.get(key, _MISSING)._replace(members=stored.get(key, _MISSING).members | bits)
         for key, bits in bits_of.items()
     }
-    values = {
-        "expressions": [expression for expression, _ in new],
-        "partitions": [partition for _, partition in new],
-        "members": [
-            bitmap.to_bytes(match.members, places[partition].capacity)
-            for (_, partition), match in new.items()
-        ],
-    }
-    sql.run_binary(__file__, "carry_matches", values)
+    sql.run_binary(__file__, "carry_matches", _columns(new, places))
     _record(stored, new, places)
 
 
@@ -376,19 +362,19 @@ def _combined(before: _Match | None, result: Result) -> int | None:
 def _write(rows: _Matches, places: Places) -> None:
     if not rows:
         return
-    sql.run_binary(
-        __file__,
-        "apply_matches",
-        {
-            "expressions": [expression for expression, _ in rows],
-            "partitions": [partition for _, partition in rows],
-            "revs": [None if match.is_settled else match.rev for match in rows.values()],
-            "members": [
-                bitmap.to_bytes(match.members, places[partition].capacity)
-                for (_, partition), match in rows.items()
-            ],
-        },
-    )
+    revs = [None if match.is_settled else match.rev for match in rows.values()]
+    sql.run_binary(__file__, "apply_matches", {**_columns(rows, places), "revs": revs})
+
+
+def _columns(rows: _Matches, places: Places) -> dict[str, list[Any]]:
+    return {
+        "expressions": [expression for expression, _ in rows],
+        "partitions": [partition for _, partition in rows],
+        "members": [
+            bitmap.to_bytes(match.members, places[partition].capacity)
+            for (_, partition), match in rows.items()
+        ],
+    }
 
 
 def _record(stored: _Matches, new: _Matches, places: Places) -> None:

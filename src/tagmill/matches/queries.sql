@@ -61,11 +61,8 @@ ORDER BY e.id
 
 
 -- name: live_version
--- A digest of what is evaluated: of the ids and digests that `live` gives, in its order. An id alone may be
--- another definition's after a restore, and a definition may come back with another id.
-SELECT md5(coalesce(string_agg(int8send(e.id) || e.digest, '' ORDER BY e.id), ''))
-FROM live_expression live
-JOIN expression e ON e.id = live.id
+-- A digest of the ids and digests that `live` gives, in its order.
+SELECT version FROM live_version
 
 
 -- name: lock_matches
@@ -117,9 +114,7 @@ held AS MATERIALIZED (
     WHERE m.partition_id = %(partition)s AND (m.rev IS NULL OR v.expression_id IS NOT NULL)
 )
 SELECT NULL::bigint, count(*), NULL::boolean, NULL::boolean, NULL::boolean, NULL::bytea,
-       (SELECT md5(coalesce(string_agg(int8send(e.id) || e.digest, '' ORDER BY e.id), ''))
-        FROM live_expression live
-        JOIN expression e ON e.id = live.id)
+       (SELECT version FROM live_version)
 FROM held
 WHERE is_same AND is_settled
 UNION ALL

@@ -55,9 +55,12 @@ class ExpressionSet:
     plans: Mapping[int, Expression]
 
 
+NONE = ExpressionSet("", (), {})
+
+
 def current() -> ExpressionSet:
     """The set that is live now; it is read and compiled where its version was not seen before."""
-    ((version,),) = sql.rows(__file__, "live_version", {})
+    (version,) = sql.values(__file__, "live_version", {})
     return _sets.of(version)
 
 
@@ -83,7 +86,7 @@ def evaluate(documents: Sequence[Mapping[str, str]], live: ExpressionSet) -> dic
 
 
 def _version(digests: Mapping[int, bytes]) -> str:
-    """As the query `live_version` makes it."""
+    """As the view `live_version` makes it."""
     parts = [key.to_bytes(8, "big") + digest for key, digest in digests.items()]
     return hashlib.md5(b"".join(parts), usedforsecurity=False).hexdigest()
 

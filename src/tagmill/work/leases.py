@@ -128,7 +128,7 @@ def _grant(
         "kinds": [int(named[partition][1]) for partition in jobs],
         "seconds": load().lease_seconds,
     }
-    granted = sql.rows(__file__, "grant_leases", parameters) if jobs else []
+    granted = sql.named(_Granted, __file__, "grant_leases", parameters) if jobs else []
     return [
         LeasedPartition(
             lease=str(row.lease),
@@ -140,7 +140,7 @@ def _grant(
                 StaleExpression(item.expression, item.base_rev) for item in named[row.partition][0]
             ],
         )
-        for row in map(_Granted._make, granted)
+        for row in granted
     ]
 
 

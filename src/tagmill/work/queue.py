@@ -98,8 +98,8 @@ def defer(wanted: Mapping[int, Kind], delay: int = 0) -> None:
 
 def _enqueue(wanted: Mapping[int, Kind], delay: int) -> None:
     by_queue = {queue_of(partition): partition for partition in sorted(wanted)}
-    found = sql.rows(__file__, "waiting_jobs", {"queues": list(by_queue)})
-    waiting = {by_queue[row.queue]: row for row in map(_Waiting._make, found)}
+    found = sql.named(_Waiting, __file__, "waiting_jobs", {"queues": list(by_queue)})
+    waiting = {by_queue[row.queue]: row for row in found}
     raised = {
         row.job: Kind(row.priority) | wanted[partition]
         for partition, row in waiting.items()
@@ -130,7 +130,7 @@ def candidates(clusters: list[int] | None, holds: Sequence[int]) -> list[Candida
     """The waiting jobs of these clusters (None: of all), those that should be leased first first:
     of partitions that the worker holds, and those that were overtaken too often."""
     values = {"clusters": clusters, "holds": list(holds), "overtaken": policy.MAX_OVERTAKEN}
-    return [Candidate(*row) for row in sql.rows(__file__, "candidates", values)]
+    return sql.named(Candidate, __file__, "candidates", values)
 
 
 def fetch(candidates: Sequence[Candidate], wanted: int) -> dict[int, int]:
