@@ -1,0 +1,1 @@
+"""The workbench: its pages' frame, its login, and the modules that browsers load (client/)."""
