@@ -5,4 +5,4 @@ thread: long-polls (`broker`), event streams (`events`), batches (`batches`), im
 `manage.py serve` uses `app`, `health`, `logs` and `threads`; nothing else uses this package.
 """
 
-__all__ = ["app", "health", "logs", "threads"]
+__all__ = ["app", "health", "logs", "running", "threads"]

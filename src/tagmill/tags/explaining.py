@@ -30,14 +30,14 @@ MAX_BYTES = 1024 * 1024 * 1024
 # found, has some 1 MB.
 MAX_ANSWER_BYTES = 8 * 1024 * 1024
 MAX_ERROR_BYTES = 2000
-# Processes at a time; each takes a core for as long as a definition may.
+# Processes at a time, of a whole server; each takes a core for as long as a definition may.
 MAX_AT_ONCE = 4
 # How long a request waits for a free process, in a thread that other requests need.
 WAIT_SECONDS = 1.0
 # A process starts in a tenth of a second.
 START_SECONDS = 5.0
 
-_running = threading.BoundedSemaphore(MAX_AT_ONCE)
+_running = threading.BoundedSemaphore(load().part(MAX_AT_ONCE))
 
 
 @dataclass(frozen=True)
