@@ -16,9 +16,9 @@ from zope.interface import implementer
 from api.server.board import Slot
 
 # The other process is awake already; it is late only when it is busy.
-YIELD_SECONDS = 0.01
+YIELD_SECONDS = 0.05
 # How long nothing is left to others after they left a connection: they may be stopped.
-IMPATIENT_SECONDS = 1.0
+IMPATIENT_SECONDS = 0.5
 
 
 @implementer(IReadDescriptor)
