@@ -1,4 +1,4 @@
-"""The version and the dependencies of the wheels `tagmill` and `tagmill-worker`, each from one place."""
+"""Version and dependencies of the wheels `tagmill` and `tagmill-worker`, from one place each."""
 
 from __future__ import annotations
 

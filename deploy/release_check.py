@@ -80,12 +80,9 @@ def installed(home: Path, files: dict[str, Path]) -> dict[str, str]:
             raise Failed(f"{compiler} is in PATH, which this check is meant to do without")
     extra = "" if environment.get("DATABASE_URL") else "[embedded]"
     requirements = [f"{file}{extra if name == 'tagmill' else ''}" for name, file in files.items()]
-    run(
-        [programs / "python", "-m", "pip", "install", "--quiet", "--only-binary", ":all:"]
-        + requirements,
-        environment,
-    )
-    run([programs / "python", "-m", "pip", "check"], environment)
+    pip = [programs / "python", "-m", "pip"]
+    run([*pip, "install", "--quiet", "--only-binary", ":all:", *requirements], environment)
+    run([*pip, "check"], environment)
     return environment
 
 
@@ -99,7 +96,6 @@ def check(home: Path, environment: dict[str, str]) -> None:
     listen = f"127.0.0.1:{free_port()}"
     client = Client(f"http://{listen}", token.strip())
     with contextlib.ExitStack() as stack:
-        # A command keeps the embedded PostgreSQL up only while it runs; the server does after it.
         server = stack.enter_context(
             process([tagmill, "serve", "--listen", listen], environment, home / "server.log")
         )

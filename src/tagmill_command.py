@@ -1,4 +1,4 @@
-"""`manage.py` in a checkout, `tagmill` where it is installed: all commands but Django's own parts."""
+"""What `manage.py` runs in a checkout, and the program `tagmill` where it is installed."""
 
 from __future__ import annotations
 
@@ -130,3 +130,7 @@ def problem(error: Exception) -> str:
     if isinstance(error.__cause__, errors.OperationalError):
         return f"The database does not answer ({said}): look at DATABASE_URL."
     return f"The database refused ({said}); --traceback shows where."
+
+
+if __name__ == "__main__":
+    run()

@@ -1,4 +1,4 @@
-"""What the program is called, and where it keeps things: in a checkout, or where it is installed."""
+"""What the program is called and where it keeps things, in a checkout or installed."""
 
 from __future__ import annotations
 
