@@ -45,6 +45,10 @@ class Config(BaseSettings):
     lock_seconds: Annotated[float, Field(gt=0, le=3600)] = 10.0
     """The longest that a statement of an API server waits for a lock."""
 
+    prepare_after: Annotated[int, Field(ge=0, le=1000)] = 5
+    """A connection prepares a statement of a hot path that comes for so many times. 0: never, as
+    poolers before PgBouncer 1.22 want it, which hand connections on between transactions."""
+
     var: Path = ROOT / "var"
     """The data directory: the embedded PostgreSQL, the secret key, the demo's state."""
 
