@@ -25,14 +25,14 @@ from tagmill_wire.messages import (
     dump,
     load,
 )
-from tests.support.fleet import ANY, BARE, GPU, HAS_GPU, put
+from tests.support.fleet import ANY, GPU, HAS_GPU, put
 from tests.support.workers import evaluated
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 PARTITIONS = 16
-# The caller; the worker's beat under the fleet's lock; what waits; workers that share it; jobs begun;
-# what is stale; leases; definitions; and the transaction's begin and commit.
+# The caller; the worker's beat under the fleet's lock; what waits; workers that share it; jobs
+# begun; what is stale; leases; definitions; and the transaction's begin and commit.
 LEASE = 10
 # The caller; partitions locked; incarnation and expressions; matches locked; `settled_rev` moved;
 # leases and jobs ended; who waits; begin and commit; the time of changes charged to their quota.

@@ -207,7 +207,6 @@ class Completer:
                     self._metrics.completions.labels(outcome.outcome).inc()
                 return None
 
-
     def _answer(
         self,
         asking: tuple[NextLease, Deferred[LeaseAnswer | None]] | None,

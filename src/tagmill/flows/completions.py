@@ -15,7 +15,7 @@ from tagmill.fleet import incarnation, vocabularies
 from tagmill.fleet.models import Partition
 from tagmill.locks import Lock
 from tagmill.matches import matches
-from tagmill.tags import failures, ending
+from tagmill.tags import ending, failures
 from tagmill.work import leases, policy, queue, workers
 from tagmill.work.workers import Asking
 from tagmill_wire import bitmap

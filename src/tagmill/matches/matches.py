@@ -137,8 +137,8 @@ def apply_held(results: Iterable[Result], places: Places, known: set[int] | None
     """
     # The collector locks matches by partition, too.
     wanted = sorted(results, key=lambda result: result.partition)
-    # The collector locks an expression before its matches, and so does this. A delta makes no match:
-    # where the collector was first, there is none that it could apply to.
+    # The collector locks an expression before its matches, and so does this. A delta makes no
+    # match: where the collector was first, there is none that it could apply to.
     full = {result.expression for result in wanted if result.base_rev is None}
     if known is None:
         known = hold(full) if full else set()
