@@ -24,8 +24,8 @@ from tagmill_wire.messages import LeaseAnswer, LeaseRequest
 
 log = structlog.get_logger("tagmill.broker")
 
-# Polls woken by one notification: enough to use a big batch of work at once (the chain wakes the
-# rest), few enough that a single job costs little.
+# Polls woken by one notification, in all processes of a server: enough to use a big batch of work
+# at once (the chain wakes the rest), few enough that a single job costs little.
 WAKE = 4
 # A notification can be lost (a reconnect, a crash between commit and NOTIFY).
 LOOK_AGAIN_SECONDS = 5.0
@@ -80,10 +80,12 @@ class Broker:
         clock: Any,
         take: Callable[[Poll], Deferred[Taken]],
         give_back: Callable[[Poll, LeaseAnswer], Deferred[None]],
+        wake: int = WAKE,
     ) -> None:
         self._clock = clock
         self._take = take
         self._give_back = give_back
+        self._most = wake
         self._waiters: dict[_Waiter, None] = {}
         self._is_draining = False
         self._looking = LoopingCall(self.look_again)
@@ -117,7 +119,9 @@ class Broker:
 
     def work_arrived(self, cluster: int | None, partitions: Iterable[int] = ()) -> None:
         """There is work in `cluster` (None: somewhere), perhaps in these partitions."""
-        self._wake(None if cluster is None else frozenset({cluster}), frozenset(partitions), WAKE)
+        self._wake(
+            None if cluster is None else frozenset({cluster}), frozenset(partitions), self._most
+        )
 
     def work_taken(self, clusters: frozenset[int]) -> None:
         """Somebody who did not wait here was leased some of these clusters: there may be more."""

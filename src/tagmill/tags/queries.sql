@@ -220,10 +220,10 @@ ORDER BY c.name
 SELECT id FROM partition ORDER BY id FOR NO KEY UPDATE
 
 
--- name: lock_client
--- The previews of one client of a user are made and cancelled one after the other.
--- Relies on: nothing; two clients with the same hash wait for each other without need.
-SELECT pg_advisory_xact_lock(hashtextextended(%(client)s, %(user)s))
+-- name: lock_previews_of
+-- The previews of one user are made one after the other, whichever process makes them.
+-- Relies on: nothing; two users with the same hash wait for each other without need.
+SELECT pg_advisory_xact_lock(hashtextextended('preview', %(user)s))
 
 
 -- name: lock_expressions
