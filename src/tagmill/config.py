@@ -48,6 +48,10 @@ class Config(BaseSettings):
     lock_seconds: Annotated[float, Field(gt=0, le=3600)] = 10.0
     """The longest that a statement of an API server waits for a lock."""
 
+    prepare_after: Annotated[int, Field(ge=0, le=1000)] = 5
+    """A connection prepares a statement of a hot path that comes for so many times. 0: never, as
+    poolers before PgBouncer 1.22 want it, which hand connections on between transactions."""
+
     var: Path = Field(default_factory=data_directory)
     """The data directory: the embedded PostgreSQL and the demo's state. In a checkout `var`; where
     Tagmill is installed, `STATE_DIRECTORY` or `~/.local/state/tagmill`."""
