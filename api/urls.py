@@ -74,7 +74,6 @@ V1 = [
     route("workers/", workers.Workers, "workers"),
     route("workers/register", workers.RegisterWorker, "register"),
     route("workers/heartbeat", workers.Heartbeat, "heartbeat"),
-    route("workers/complete", workers.Complete, "complete"),
     route("workers/fail", workers.GiveUp, "fail"),
     route("partitions/", partitions.Partitions, "partitions"),
     route("users/", users.Users, "users"),

@@ -18,13 +18,14 @@ from twisted.internet.task import LoopingCall
 from twisted.web.wsgi import WSGIResource
 
 from api import metrics
-from api.limits import DOCUMENT, LEASE, SMALL, BodyLimit
-from api.server import batches, documents, health, imports, lease, pools, users
+from api.limits import DOCUMENT, LARGE, LEASE, SMALL, BodyLimit
+from api.server import batches, completion, documents, health, imports, lease, pools, users
 from api.server.admission import Admission
 from api.server.batchcache import BatchCache
 from api.server.batches import BatchResource, Encoded, Slice
 from api.server.broker import WAKE, Broker, Poll, Taken
 from api.server.child import Place
+from api.server.completion import CompletionResource
 from api.server.documents import DocumentResource
 from api.server.events import PREVIEWS, REBUILDS, EventsResource, Kind
 from api.server.health import Health, Metrics, Ready
@@ -218,12 +219,16 @@ class Server:
         ]
 
     def _keeping(self, django: Any) -> list[Route]:
-        """Django's views of what keeps leases alive, each on a pool of its own."""
+        """What keeps leases alive, each on a pool of its own."""
         beat: Any = WSGIResource(self._reactor, self._heartbeats.pool, django)
-        complete: Any = WSGIResource(self._reactor, self._completions.pool, django)
         return [
             _route("heartbeat", "/api/v1/workers/(?:heartbeat|fail)", lambda: beat),
-            _route("complete", "/api/v1/workers/complete", lambda: complete),
+            _native(
+                "complete",
+                completion.OPERATION,
+                lambda: CompletionResource(self._completions, self._broker),
+                LARGE,
+            ),
         ]
 
     def _import(self, fallback: Any) -> Route:

@@ -29,7 +29,7 @@ from api import metrics
 from api.server import child
 from api.server.board import AWAY, CONNECTIONS, PID, RESTARTS, Board
 from api.server.listening import bracketed
-from tagmill.config import ROOT, Config
+from tagmill.config import Config
 
 log = structlog.get_logger("tagmill.server")
 
@@ -82,7 +82,7 @@ class Supervisor:
         config: Config,
         listener: socket.socket,
         run_maintenance: bool,
-        command: Sequence[str] = (sys.executable, str(ROOT / "manage.py"), "serve"),
+        command: Sequence[str] = (sys.executable, "-m", "tagmill_command", "serve"),
     ) -> None:
         self._reactor = reactor
         self._config = config
