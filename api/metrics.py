@@ -57,6 +57,11 @@ REQUEST_SECONDS = Histogram(
     registry=REGISTRY,
 )
 PARKED_POLLS = Gauge("tagmill_parked_polls", "Long-polls waiting for work", registry=REGISTRY)
+WAITING_UPLOADS = Gauge(
+    "tagmill_waiting_uploads",
+    "Uploads of documents that wait for those before them",
+    registry=REGISTRY,
+)
 CONNECTIONS = Gauge("tagmill_connections", "Connections of clients", registry=REGISTRY)
 REFUSED_CONNECTIONS = Counter(
     "tagmill_refused_connections_total",

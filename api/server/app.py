@@ -46,6 +46,8 @@ NATIVE_THREADS = 8
 # reads are, a heartbeat finds one, and so does a completion.
 HEARTBEAT_THREADS = 4
 COMPLETION_THREADS = 4
+# One stores all that has arrived; where it must wait for long, the others go on.
+UPLOAD_THREADS = 4
 # An import is bound by the database; a third one waits, with its client's socket unread.
 IMPORT_THREADS = 2
 # Procrastinate's pool, and the thread that its tasks run in.
@@ -70,12 +72,15 @@ class Server:
         self._heartbeats = Threads(reactor, "heartbeat", HEARTBEAT_THREADS)
         self._completions = Threads(reactor, "complete", COMPLETION_THREADS)
         self._importers = Threads(reactor, "import", IMPORT_THREADS)
+        self._uploaders = Threads(reactor, "upload", UPLOAD_THREADS)
+        self._uploads = documents.uploads(reactor, self._uploaders)
         self._pools = (
             self._rest,
             self._native,
             self._heartbeats,
             self._completions,
             self._importers,
+            self._uploaders,
         )
         self._broker = Broker(reactor, self._take, self._give_back)
         self._rebuilds, self._previews = self._watch(REBUILDS), self._watch(PREVIEWS)
@@ -104,6 +109,7 @@ class Server:
         )
         self._port: Any = None
         metrics.PARKED_POLLS.set_function(lambda: self._broker.parked)
+        metrics.WAITING_UPLOADS.set_function(lambda: self._uploads.waiting)
         metrics.CONNECTIONS.set_function(lambda: self._site.connections)
         metrics.UNREAD_BYTES.set_function(lambda: self._site.unread.total)
 
@@ -212,8 +218,7 @@ class Server:
         return _native("import", imports.OPERATION, lambda: ImportResource(fallback), None)
 
     def _document(self, django: Any) -> Route:
-        # It is as much work as other requests of users', and shares their threads.
-        make = partial(DocumentResource, self._rest, django)
+        make = partial(DocumentResource, self._uploads, django)
         return _native("nodes", documents.OPERATION, make, DOCUMENT)
 
     def _asking(self, django: Any) -> list[Route]:

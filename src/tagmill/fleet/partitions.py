@@ -46,7 +46,8 @@ class HeldPartitions:
 
     def __init__(self, ids: Iterable[int]) -> None:
         wanted = {"partitions": sorted(set(ids))}
-        found = locks.query(Lock.PARTITION, __file__, "lock_partitions", wanted)
+        locks.taking(Lock.PARTITION)
+        found = sql.rows_binary(__file__, "lock_partitions", wanted)
         self._by_id = {row[0]: Held(row) for row in found}
 
     def __contains__(self, partition_id: int) -> bool:
@@ -66,7 +67,7 @@ class HeldPartitions:
         """Raise the rev of each partition that changed, once, and store what became settled."""
         changed = [held for held in self._by_id.values() if held.is_changed]
         if changed:
-            sql.run(
+            sql.run_binary(
                 __file__,
                 "raise_partitions",
                 {
