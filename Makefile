@@ -20,6 +20,10 @@ ifneq ($(CARGO),)
 KERNEL := $(VENV)/kernel
 endif
 
+# Who keeps Python from storing what it has compiled would have each of the hundreds of processes that
+# the tests start compile it again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Where our packages are: pyproject.toml names the folders once.
 FOLDERS := $(shell sed -n 's/^pythonpath = \[\(.*\)\]/\1/p' pyproject.toml | tr -d '" ' | tr , :)
 

