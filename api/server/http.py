@@ -28,6 +28,8 @@ log = structlog.get_logger("tagmill.access")
 # A refused client is still sending. Closing at once would reset the connection, and it would never
 # read why; so its bytes are read and dropped for this long.
 LINGER_SECONDS = 10
+# A server that stops closes its connections this long after the last answer was written to them.
+FLUSH_SECONDS = 0.1
 # Routes whose traffic would drown the rest of the log.
 ROUTINE = frozenset(
     {
@@ -320,8 +322,10 @@ class Site(server.Site):
         self.in_flight.discard(request)
         if not self.in_flight:
             idle, self._idle = self._idle, []
+            reactor: Any = self.reactor
             for waiting in idle:
-                waiting.callback(None)
+                # The last answer is written after this, and sent by the reactor after that.
+                reactor.callLater(FLUSH_SECONDS, waiting.callback, None)
 
     def when_idle(self) -> Deferred[None]:
         """Fires when no request is being answered."""

@@ -87,7 +87,8 @@ class _Prepared(ServerBindingCursor):
     """The server parses a statement once a connection, not each time."""
 
     def execute(self, query: Any, params: Any = None, **_: Any) -> Any:
-        return super().execute(query, params, prepare=True, binary=True)
+        run: Any = super().execute  # type: ignore[misc]
+        return run(query, params, prepare=True, binary=True)
 
 
 def ask() -> None:

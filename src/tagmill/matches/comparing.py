@@ -14,7 +14,7 @@ from tagmill_wire import bitmap
 
 
 class Verdicts(Protocol):
-    """Of some expressions on some documents, by their positions."""
+    """What some expressions are on some documents, which are known by their positions."""
 
     @property
     def ids(self) -> Sequence[int]: ...

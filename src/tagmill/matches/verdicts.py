@@ -68,7 +68,7 @@ def current() -> ExpressionSet:
 
 
 class Verdicts:
-    """Of expressions on documents, which are known by their positions. Each group of GROUP
+    """What expressions are on documents, which are known by their positions. Each group of GROUP
     documents has one bitmap for each expression, all as long."""
 
     def __init__(self, ids: Sequence[int], groups: Sequence[Sequence[bytes]] = ()) -> None:
