@@ -1,7 +1,7 @@
 -- name: tokens
 -- Users' tokens that are good now, by their digests: columns of the token and of its user, the names of the
 -- user's roles, and whether it is to be recorded that the token is used. One look by the unique index, however
--- many tokens there are. Run with `sql.rows_binary`.
+-- many tokens there are. Run with `sql.bound`.
 -- Relies on: nothing; who loses a role while a request runs has it until the end of that request.
 SELECT t.id, t.digest, t.key, t.user_id, t.role, t.is_login,
        u.id, u.is_superuser, u.username, u.is_staff, u.is_active,

@@ -7,6 +7,7 @@ import hmac
 import secrets
 from collections.abc import Collection
 from datetime import timedelta
+from typing import Any
 
 from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import Group, User
@@ -83,6 +84,17 @@ def log_in(user: User) -> tuple[UserToken, str]:
         return _insert(user, role_of(user), lifetime, is_login=True)
 
 
+class _Found:
+    """A row of the query `tokens`."""
+
+    def __init__(self, *row: Any) -> None:
+        *columns, groups, self.is_unrecorded = row
+        own = len(TOKEN_FIELDS)
+        self.made = UserToken.from_db("default", TOKEN_FIELDS, columns[:own])
+        self.made.user = User.from_db("default", USER_FIELDS, columns[own:])
+        limit_role(self.made.user, groups, self.made.rights)
+
+
 def find(token: str) -> UserToken | None:
     """As `find_all`, of one."""
     return find_all([token]).get(token)
@@ -99,17 +111,13 @@ def find_all(given: Collection[str]) -> dict[str, UserToken]:
     }
     found: dict[str, UserToken] = {}
     unrecorded = []
-    for row in sql.rows_binary(__file__, "tokens", values):
-        *columns, groups, is_unrecorded = row
-        made = UserToken.from_db("default", TOKEN_FIELDS, columns[: len(TOKEN_FIELDS)])
-        same = (key for key in digests if hmac.compare_digest(key, made.digest))
+    for row in sql.bound(_Found, __file__, "tokens", values):
+        same = (key for key in digests if hmac.compare_digest(key, row.made.digest))
         if (digest := next(same, None)) is None:
             continue
-        made.user = User.from_db("default", USER_FIELDS, columns[len(TOKEN_FIELDS) :])
-        limit_role(made.user, groups, made.rights)
-        found[digests[digest]] = made
-        if is_unrecorded:
-            unrecorded.append(made.id)
+        found[digests[digest]] = row.made
+        if row.is_unrecorded:
+            unrecorded.append(row.made.id)
     if unrecorded:
         # The condition again: of many requests in this moment one writes.
         last = Q(last_used_at=None) | Q(last_used_at__lt=Now() - USE_RECORDED_EVERY)

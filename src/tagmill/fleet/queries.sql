@@ -35,7 +35,7 @@ SELECT uuid FROM current_incarnation
 -- name: lock_partitions
 -- Locks the partitions in the order of their ids: two transactions never wait for each other. With the
 -- lock held, `rev` is the last one committed and the next transaction's will be higher, so that rev
--- order is commit order. Run with `sql.rows_binary`.
+-- order is commit order. Run with `sql.bound`.
 SELECT id, rev, capacity, next_slot, node_count, cluster_id, settled_rev
 FROM partition
 WHERE id = ANY(%(partitions)s::bigint[])

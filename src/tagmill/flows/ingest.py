@@ -313,8 +313,8 @@ def _finish(held: HeldPartitions, writes: Writes, evaluated: Evaluated) -> list[
 
 
 def _live(system_ids: Sequence[str]) -> dict[str, Stored]:
-    found = sql.rows_binary(__file__, "live_nodes", {"system_ids": list(system_ids)})
-    return {row[1]: Stored.of(row) for row in found}
+    found = sql.bound(Stored.of, __file__, "live_nodes", {"system_ids": list(system_ids)})
+    return {node.system_id: node for node in found}
 
 
 class _Clusters:

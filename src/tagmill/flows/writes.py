@@ -45,7 +45,7 @@ class Stored:
     digests: dict[str, bytes]
 
     @classmethod
-    def of(cls, row: tuple[Any, ...]) -> Stored:
+    def of(cls, *row: Any) -> Stored:
         """`row` is a row of the query `live_nodes`."""
         *columns, probes, digests = row
         by_probe = dict(zip(probes, map(bytes, digests), strict=True))

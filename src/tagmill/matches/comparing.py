@@ -67,7 +67,7 @@ def differing(
     """Compare, in each partition, the verdicts on its changed slots with what is stored. Relies on:
     the partitions are locked, and their revs not raised yet."""
     values = {"partitions": sorted(changed)}
-    found = [_Stored._make(row) for row in sql.rows_binary(__file__, "stored_members", values)]
+    found = sql.bound(_Stored, __file__, "stored_members", values)
     return {
         row.partition: _difference(row, changed[row.partition], verdicts[row.partition])
         for row in sorted(found)
