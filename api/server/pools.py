@@ -10,6 +10,8 @@ NATIVE_THREADS = 8
 # reads are, a heartbeat finds one, and so does a completion.
 HEARTBEAT_THREADS = 4
 COMPLETION_THREADS = 4
+# One stores all uploads that have arrived; where it must wait for long, the others go on.
+UPLOAD_THREADS = 4
 # An import is bound by the database; a third one waits, with its client's socket unread. For all
 # processes of a server together, but one for each.
 IMPORT_THREADS = 2
@@ -25,6 +27,7 @@ def sizes(config: Config) -> dict[str, int]:
         "heartbeat": HEARTBEAT_THREADS,
         "complete": COMPLETION_THREADS,
         "import": config.part(IMPORT_THREADS),
+        "upload": UPLOAD_THREADS,
     }
 
 

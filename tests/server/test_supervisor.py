@@ -309,7 +309,7 @@ def test_each_process_keeps_connections_of_its_own_to_the_database() -> None:
         for processes in (1, 2, 4)
         for run_maintenance in (True, False)
     ]
-    assert found == [40, 35, 2 * 34 + 5, 2 * 34, 4 * 34 + 5, 4 * 34]
+    assert found == [44, 39, 2 * 38 + 5, 2 * 38, 4 * 38 + 5, 4 * 38]
 
 
 def test_auto_is_the_cores_there_are(tmp_path: Path, configure: Any) -> None:
