@@ -19,6 +19,7 @@ from api.permissions import limit_role, role_of
 from api.roles import GROUPS, Role
 from tagmill.config import load
 from tagmill.errors import Conflict, Invalid, NotFound
+from tagmill.program import NAME
 
 SECRET_BYTES = 32
 KEY_CHARACTERS = 15
@@ -51,7 +52,7 @@ def create(
         return issue(user, wanted, load().token_days if days is None else days)
 
 
-_HOW = "give the user the role first (PATCH /api/v1/users/{name} or manage.py set_role)"
+_HOW = f"give the user the role first (PATCH /api/v1/users/{{name}} or {NAME} set_role)"
 
 
 def issue(user: User, role: Role, days: float) -> tuple[UserToken, str]:

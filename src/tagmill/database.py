@@ -74,7 +74,8 @@ def django_settings(config: Config) -> dict[str, Any]:
         "PASSWORD": unquote(url.password or ""),
         "HOST": unquote(url.hostname or "") or options.pop("host", ""),
         "PORT": str(url.port or ""),
-        "OPTIONS": options,
+        # Django would switch it off. It concerns what the server binds alone (`sql.bound`).
+        "OPTIONS": {**options, "prepare_threshold": config.prepare_after or None},
     }
 
 

@@ -91,6 +91,7 @@ class MockApi(Resource):
             "evaluation_seconds": 10.0,
             "batch_nodes": 1000,
             "batch_bytes": 1 << 22,
+            "protocol": 2,
         }
         self.evaluation_seconds: float | None = None
         self.most_nodes = 1000
@@ -204,7 +205,11 @@ class MockApi(Resource):
     def _complete(self, request: Any, body: bytes) -> bytes:
         message = load(Completion, body)
         self.completions.append(message)
-        return orjson.dumps({"results": [self._apply(item) for item in message.results]})
+        answer: dict[str, Any] = {"results": [self._apply(item) for item in message.results]}
+        if message.next is not None:
+            nothing = {"leases": [], "expressions": {}}
+            answer["next"] = orjson.loads(self._leases()) if self.work else nothing
+        return orjson.dumps(answer)
 
     def _apply(self, result: Any) -> dict[str, Any]:
         stale = 0

@@ -30,7 +30,7 @@ MAX_BYTES = 1024 * 1024 * 1024
 # found, has some 1 MB.
 MAX_ANSWER_BYTES = 8 * 1024 * 1024
 MAX_ERROR_BYTES = 2000
-# Processes at a time; each takes a core for as long as a definition may.
+# Processes at a time, of a whole server; each takes a core for as long as a definition may.
 MAX_AT_ONCE = 4
 # How long a request waits for a free process, in a thread that other requests need.
 WAIT_SECONDS = 1.0
@@ -38,7 +38,7 @@ WAIT_SECONDS = 1.0
 START_SECONDS = 5.0
 
 # Held for as long as a process runs.
-places = threading.BoundedSemaphore(MAX_AT_ONCE)
+places = threading.BoundedSemaphore(load().part(MAX_AT_ONCE))
 
 
 @dataclass(frozen=True)
