@@ -59,13 +59,13 @@ DELETE FROM partition USING gone WHERE partition.id = gone.id
 
 
 -- name: invalidate_matches
--- Every match of the partition becomes stale, and no base for anything: nobody knows at which rev its
+-- Every match of the partition, settled or not, becomes stale, and no base for anything: nobody knows at which rev its
 -- members were true, and so a forced rebuild that is cancelled does not take it back either. Locks in the
 -- order in which completions do. Relies on: the partition is locked.
 WITH held AS MATERIALIZED (
     SELECT m.expression_id, m.partition_id
     FROM match m
-    WHERE m.partition_id = %(partition)s AND (m.rev >= 0 OR m.kept_rev IS NOT NULL)
+    WHERE m.partition_id = %(partition)s AND (m.rev IS DISTINCT FROM -1 OR m.kept_rev IS NOT NULL)
     ORDER BY m.partition_id, m.expression_id
     FOR NO KEY UPDATE
 )
