@@ -1,4 +1,4 @@
-"""The tokens of users, the cache, and the signing key. The tokens of workers are beside the workers."""
+"""Tokens of users, the cache, and the signing key. Workers' tokens are beside the workers."""
 
 from __future__ import annotations
 
