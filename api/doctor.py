@@ -13,7 +13,7 @@ from django.core.cache import cache
 from django.db import Error
 
 from api import metrics
-from api.server import health, pools
+from api.server import health, running
 from tagmill import caches, database
 from tagmill.config import Config
 from tagmill.flows import diagnosis
@@ -45,7 +45,7 @@ def examine(config: Config, limits: Limits | None = None) -> list[Finding]:
 
 def _stored(config: Config, limits: Limits) -> Iterator[Finding]:
     """What the database says, as far as it can be read."""
-    found = diagnosis.database(pools.connections(config, config.maintenance), limits)
+    found = diagnosis.database(running.connections(config, config.maintenance), limits)
     yield from found
     if any(one.check == "rights" and one.state is State.FAILURE for one in found):
         return
