@@ -25,6 +25,9 @@ use super::texts::Texts;
 /// documents and a look at all anchors needs no better guess.
 const WALK: usize = 150;
 
+/// So few documents are walked through: what tables and marks of all elements cost does not pay.
+pub(super) const FEW: usize = 8;
+
 /// Evaluates one expression over the documents of one store.
 pub struct Columns<'a> {
     pub(super) local: Local<'a>,
@@ -212,6 +215,14 @@ impl<'a> Columns<'a> {
                 Some(split) => {
                     settle(&mut verdicts, false, self.leads_to(split, goal, &undecided)?);
                 }
+                None if documents.len() <= FEW => {
+                    let one = |&document: &ElementId| {
+                        let start = self.start(path.absolute, document)?;
+                        self.search().leads_to(start, path.steps, goal)
+                    };
+                    let found: Evaluated<Vec<bool>> = undecided.iter().map(one).collect();
+                    settle(&mut verdicts, false, found?);
+                }
                 None => are_left = true,
             }
         }
@@ -253,6 +264,15 @@ impl<'a> Columns<'a> {
                 if rest.iter().all(shallow) && support::steps(steps, Use::Each) =>
             {
                 split
+            }
+            _ if documents.len() <= FEW && support::steps(steps, Use::InOrder) => {
+                let one = |&document: &ElementId| match self
+                    .first_below(self.start(absolute, document)?, steps)?
+                {
+                    Some(item) => read(item),
+                    None => Ok(none.clone()),
+                };
+                return documents.iter().map(one).collect::<Evaluated<Vec<T>>>().map(Some);
             }
             _ => return Ok(None),
         };
@@ -331,6 +351,19 @@ impl<'a> Columns<'a> {
 
     pub(super) fn search(&self) -> Search<'a, '_> {
         Search { local: &self.local, texts: &self.texts }
+    }
+
+    /// Where a path begins: at the document, or at its root element.
+    pub(super) fn start(&self, absolute: bool, document: ElementId) -> Evaluated<Item> {
+        if !absolute {
+            for child in self.local.store.children(document) {
+                self.local.budget.spend(1)?;
+                if let Child::Element(root) = child {
+                    return Ok(Item::Element(root));
+                }
+            }
+        }
+        Ok(Item::Element(document))
     }
 
     /// Asks the interpreter about documents without what the expression does not need.

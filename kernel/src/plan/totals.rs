@@ -5,7 +5,7 @@ use crate::image::{Child, ElementId};
 use crate::xpath::ir::{Axis, NodeSet, Step};
 
 use super::anchors::{Split, ValueTest, split};
-use super::columns::{Columns, DocumentPath, document_paths};
+use super::columns::{Columns, DocumentPath, FEW, document_paths};
 use super::local::Item;
 use super::reach::Reached;
 use super::support::Use;
@@ -23,7 +23,13 @@ impl<'a> Columns<'a> {
         documents: &[ElementId],
     ) -> Evaluated<Option<Vec<f64>>> {
         let Some(split) = self.worthwhile(path, ValueTest::Present, documents)? else {
-            return Ok(None);
+            if documents.len() > FEW {
+                return Ok(None);
+            }
+            let one = |&document: &ElementId| {
+                self.total_below(self.start(path.absolute, document)?, path.steps, counted)
+            };
+            return documents.iter().map(one).collect();
         };
         let store = self.local.store;
         let hits = self.search().hits(split, ValueTest::Present)?;
