@@ -4,12 +4,14 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 # Options of the demo and of pytest: make demo ARGS="--nodes 2000", make test ARGS="-k lease"
 ARGS ?=
+# The oldest glibc that the kernel's wheel runs on; the linker that comes with zig knows its symbols.
+MANYLINUX := manylinux2014
 # Processes of `make test`, each with a database of its own: make test WORKERS=0 for one alone.
 WORKERS ?= 2
 PARALLEL = --numprocesses=$(WORKERS) --dist=worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test coverage test-without-kernel lint format clean kernel-test kernel-bench kernel-fuzz differential bounds
+.PHONY: help demo install test coverage test-without-kernel lint dist release-check format clean kernel-test kernel-bench kernel-fuzz differential bounds vendor
 
 help: ## Say what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -19,6 +21,14 @@ CARGO := $(shell command -v cargo 2>/dev/null)
 ifneq ($(CARGO),)
 KERNEL := $(VENV)/kernel
 endif
+
+# The workbench's modules are checked, and what it uses of other people's bundled, where there is node.
+NPM := $(shell command -v npm 2>/dev/null)
+WEB := api/web
+
+# Who keeps Python from storing what it has compiled would have each of the hundreds of processes that
+# the tests start compile it again.
+unexport PYTHONDONTWRITEBYTECODE
 
 # Where our packages are: pyproject.toml names the folders once.
 FOLDERS := $(shell sed -n 's/^pythonpath = \[\(.*\)\]/\1/p' pyproject.toml | tr -d '" ' | tr , :)
@@ -43,11 +53,14 @@ coverage: $(VENV)/development $(KERNEL) ## Branch coverage of the packages by th
 test-without-kernel: ## The workers as they are where there is no cargo, in an environment of its own
 	@$(MAKE) VENV=.venv-without-kernel CARGO= test ARGS="tests/workers tests/system tests/kernel"
 
-lint: $(VENV)/development ## ruff, mypy --strict, the table of layers; fmt and clippy where there is cargo
+lint: $(VENV)/development ## ruff, mypy --strict, the table of layers; clippy where there is cargo, tsc and eslint where there is node
 	@$(RUN) -m ruff check .
 	@$(RUN) -m ruff format --check .
 	@$(RUN) -m mypy
 	@PYTHONPATH=$(FOLDERS) $(VENV)/bin/lint-imports
+ifneq ($(NPM),)
+	@$(MAKE) --no-print-directory $(WEB)/node_modules/.package-lock.json && cd $(WEB) && npm run --silent check
+endif
 ifneq ($(CARGO),)
 	@cd kernel && cargo fmt --check && cargo clippy --quiet --all-targets -- -D warnings
 endif
@@ -67,9 +80,31 @@ differential: $(VENV)/development $(KERNEL) ## Four million random pairs of the 
 bounds: $(VENV)/development $(KERNEL) ## Look for texts that take the server a second or 100 MiB, among thousands
 	@TAGMILL_BOUNDS_CASES=2000 TAGMILL_BOUNDS_SECONDS=1 TAGMILL_BOUNDS_SEED=$$(date +%s) $(RUN) -m pytest tests/bounds
 
+dist: $(VENV)/dist ## Wheels of server, worker and kernel, and the kernel's sources, in dist/
+	@rm -rf dist && mkdir dist
+	@for folder in . workers; do $(VENV)/dist/bin/python -m build --no-isolation --wheel --outdir dist $$folder >dist/build.log \
+		|| { cat dist/build.log; exit 1; }; done; rm dist/build.log
+ifneq ($(CARGO),)
+	@cd kernel && PATH="$(CURDIR)/$(VENV)/dist/bin:$$PATH" maturin build --quiet --release --zig --compatibility $(MANYLINUX) --out ../dist
+	@cd kernel && "$(CURDIR)/$(VENV)/dist/bin/maturin" sdist --quiet --out ../dist
+else
+	@echo "There is no cargo: the kernel's wheel was not built."
+endif
+	@ls dist
+
+release-check: dist ## The wheels, installed without a compiler: a server and a worker tag a node
+	@$(PYTHON) deploy/release_check.py dist
+
 format: $(VENV)/development ## Format the code
 	@$(RUN) -m ruff format .
 	@$(RUN) -m ruff check --fix .
+
+vendor: $(WEB)/node_modules/.package-lock.json ## Bundle the workbench's libraries anew into api/web/client/vendor (node)
+	@cd $(WEB) && npm run --silent build
+
+$(WEB)/node_modules/.package-lock.json: $(WEB)/package-lock.json
+	@cd $(WEB) && npm ci --silent --ignore-scripts
+	@touch $@
 
 clean: ## Forget the demo's data, in TAGMILL_VAR or var (stop the demo first)
 	@dir="$${TAGMILL_VAR:-var}"; \
@@ -83,7 +118,7 @@ $(VENV)/bin/python:
 	@$(PYTHON) -m venv $(VENV) \
 		|| { rm -rf $(VENV); echo "Python has no venv module here; on Debian: apt install python3-venv"; exit 1; }
 
-$(VENV)/runtime: requirements.txt requirements-worker.txt | $(VENV)/bin/python
+$(VENV)/runtime: requirements.txt requirements-embedded.txt requirements-worker.txt | $(VENV)/bin/python
 	@echo "Installing requirements.txt into $(VENV) ..."
 	@$(RUN) -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	@touch $@
@@ -91,6 +126,12 @@ $(VENV)/runtime: requirements.txt requirements-worker.txt | $(VENV)/bin/python
 $(VENV)/kernel: kernel/Cargo.toml kernel/Cargo.lock $(shell find kernel/src -name '*.rs') | $(VENV)/runtime
 	@echo "Building the kernel ..."
 	@$(RUN) -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps ./kernel
+	@touch $@
+
+# An environment of its own: what builds is no part of what is tested.
+$(VENV)/dist: requirements-dist.txt | $(VENV)/bin/python
+	@rm -rf $@ && $(PYTHON) -m venv $@
+	@$@/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-dist.txt
 	@touch $@
 
 $(VENV)/development: requirements-dev.txt requirements-bench.txt $(VENV)/runtime

@@ -30,6 +30,7 @@ MAX_SIZES = {
     "previews": 100_000,
     "clients": 1_000,
     "generated": 10_000,
+    "processes": 64,
 }
 
 

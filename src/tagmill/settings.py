@@ -38,10 +38,11 @@ INSTALLED_APPS = [
     "tagmill.tags",
     "tagmill.flows",
     "fixtures",
-    "loadtest.demo",
 ]
-if not extras.missing():
-    INSTALLED_APPS.append("loadtest")
+if extras.has_loadtest():
+    INSTALLED_APPS.append("loadtest.demo")
+    if not extras.missing():
+        INSTALLED_APPS.append("loadtest")
 
 MIDDLEWARE = [
     # Around the one that adds a length to everything.
@@ -89,7 +90,15 @@ TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en-us"
 USE_I18N = False
 
+LOGIN_URL = "login"
+
 STATIC_URL = "static/"
+STATICFILES_FINDERS = [
+    "django.contrib.staticfiles.finders.AppDirectoriesFinder",
+    # The workbench's, whose addresses have a digest: a browser may keep them.
+    "api.web.files.Finder",
+]
+WHITENOISE_IMMUTABLE_FILE_TEST = r"^/static/workbench-[0-9a-f]{16}/"
 # The admin's and the API page's files are served from where they are installed: no collect step.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = False

@@ -46,6 +46,7 @@ ADDRESSES = [
     ("get", "tags/x/changes", "viewer"),
     ("post", "tags/x/publish", "operator"),
     ("get", "audit/", "admin"),
+    ("post", "definitions/check", "viewer"),
     ("post", "definitions/lint", "viewer"),
     ("post", "definitions/explain", "viewer"),
     ("post", "previews/", "operator"),
@@ -58,6 +59,7 @@ ADDRESSES = [
     ("post", f"rebuilds/{UUID}/cancel", "operator"),
     ("get", "workers/", "operator"),
     ("get", "partitions/", "operator"),
+    ("get", "vocabulary", "viewer"),
     ("get", "users/", "admin"),
     ("get", "users/x", "admin"),
     ("patch", "users/x", "admin"),
@@ -72,7 +74,6 @@ ADDRESSES = [
 FOR_WORKERS = [
     ("post", "workers/register"),
     ("post", "workers/heartbeat"),
-    ("post", "workers/complete"),
     ("post", "workers/fail"),
 ]
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from tagmill.config import MIB, ROOT
+from tagmill.config import MIB
+from tagmill.program import ROOT
 from tagmill.tags import linting
 from tagmill_expressions.lint import Warning
 
@@ -24,8 +25,10 @@ SEED = int(os.environ.get("TAGMILL_BOUNDS_SEED", "1"))
 SECONDS = float(os.environ.get("TAGMILL_BOUNDS_SECONDS", "4"))
 
 
-@pytest.mark.parametrize("kind", ["definitions", "documents"])
-def test_no_text_of_allowed_size_takes_the_server_long_or_much_memory(kind: str) -> None:
+@pytest.mark.parametrize(("kind", "accepted"), [("definitions", 0.2), ("documents", 0.5)])
+def test_no_text_of_allowed_size_takes_the_server_long_or_much_memory(
+    kind: str, accepted: float
+) -> None:
     command = [sys.executable, "-m", "tests.bounds.child"]
     ended = subprocess.run(
         [*command, kind, str(SEED), str(CASES), str(SECONDS)],
@@ -37,15 +40,15 @@ def test_no_text_of_allowed_size_takes_the_server_long_or_much_memory(kind: str)
     assert ended.returncode == 0, ended.stderr
     found: list[dict[str, Any]] = [json.loads(line) for line in ended.stdout.splitlines()]
     assert len(found) > CASES
-    # Most of the documents that are drawn are not well-formed.
-    assert sum("accepted" in case["outcome"] for case in found) > len(found) // 10
+    # What is refused at once costs little.
+    assert sum("accepted" in case["outcome"] for case in found) > accepted * len(found)
     dear = [case for case in found if case["seconds"] > SECONDS or case["bytes"] > 100 * MIB]
     assert dear == []
     assert [case for case in found if case["outcome"].startswith("ended")] == []
 
 
 def test_warnings_are_kept_within_a_bound() -> None:
-    kept = linting._Kept(None)
+    kept = linting.Kept(None)
     warning = Warning("constant", "x" * 1000, 1, 1, "y" * 20_000)
     for number in range(1000):
         kept.keep((f"{number}", ()), (warning,) * 10)

@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import signal
-import time
 from pathlib import Path
 
 import psutil
@@ -23,6 +22,7 @@ from loadtest.rig.scratch import PREFIX, drop_leftovers
 from tagmill import config
 from tagmill.tags import tags
 from tests.loadtest.conftest import SECONDS, Run, start
+from tests.support.threads import until
 
 
 def databases() -> list[str]:
@@ -110,8 +110,10 @@ def test_a_calibration_can_be_planned_with(manage: Run, tmp_path: Path) -> None:
     assert {row["profile"] for row in found["observations"]} == {"varied"}
     file = tmp_path / "costs.json"
     file.write_text(json.dumps(found))
+    # With costs as bad as that, the plan and its simulation may differ by more than they should.
     made = manage(
-        *("capacity", "--nodes", "10000", "--profile", "varied", "--calibrate", str(file))
+        *("capacity", "--nodes", "10000", "--profile", "varied", "--calibrate", str(file)),
+        code=None,
     )
     assert made["workers"] >= 1
     assert made["demand"]["variety"] == varied["variety"]
@@ -179,12 +181,14 @@ def generates(child: psutil.Process) -> bool:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_interrupted_bench_leaves_no_process_and_no_database(number: int) -> None:
     bench = start("bench", "fleet", "--workers", "4", "--seconds", "60", "--evaluation", "0.01")
-    process, deadline = psutil.Process(bench.pid), time.monotonic() + SECONDS
-    # The generator is the last to be started.
-    while not any(generates(child) for child in process.children()):
+    process = psutil.Process(bench.pid)
+
+    def is_measuring() -> bool:
         assert bench.poll() is None, bench.communicate()[0]
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+        # The generator is the last to be started.
+        return any(generates(child) for child in process.children())
+
+    until(is_measuring, "measuring", SECONDS, every=0.05)
     children = process.children(recursive=True)
     os.kill(bench.pid, number)
     bench.communicate(timeout=SECONDS)
@@ -221,6 +225,7 @@ def test_a_database_that_a_killed_run_left_is_dropped_by_the_next_one(manage: Ru
         (["change", "--nodes", "32"], "must be more than --clients"),
         (["change", "--seconds", "601"], "--seconds is 0.1 to 600"),
         (["change", "--tags", "0"], "--tags must be positive"),
+        (["change", "--processes", "0"], "--processes must be positive"),
         (["preview", "--tags", "1000000"], "--tags is at most 10,000"),
         (["preview", "--previews", "0"], "--previews must be positive"),
         (["capacity", "--sweep", "/nonexistent.json"], "nonexistent"),

@@ -9,11 +9,24 @@ from urllib.parse import quote, urlencode
 
 from django.db import connection
 
+# What the migrations themselves store.
+KEPT = {
+    *("django_migrations", "django_content_type"),
+    *("auth_permission", "auth_group", "auth_group_permissions"),
+}
+
 
 def execute(statement: str, parameters: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(statement, list(parameters))
         return list(cursor.fetchall()) if cursor.description else []
+
+
+def filled_tables() -> list[str]:
+    """The tables that tests write to, as SQL names them. The audit is the last: it gets a row for
+    what is deleted from others."""
+    names = set(connection.introspection.table_names()) - KEPT - {"audit_event"}
+    return [connection.ops.quote_name(name) for name in [*sorted(names), "audit_event"]]
 
 
 def plan(statement: str, parameters: dict[str, Any]) -> dict[str, Any]:
@@ -35,13 +48,14 @@ def scanned(root: dict[str, Any]) -> set[str]:
 def database_url() -> str:
     """The test database, for another process."""
     found = connection.settings_dict
+    options = urlencode(
+        {key: value for key, value in found["OPTIONS"].items() if key != "prepare_threshold"}
+    )
     host = found["HOST"]
     user = quote(found["USER"] or "", safe="")
     password = f":{quote(found['PASSWORD'], safe='')}" if found["PASSWORD"] else ""
     port = f":{found['PORT']}" if found["PORT"] else ""
     if host.startswith("/"):
-        query = {**found["OPTIONS"], "host": host}
-        return f"postgresql://{user}{password}@{port}/{found['NAME']}?{urlencode(query)}"
-    return (
-        f"postgresql://{user}{password}@{host}{port}/{found['NAME']}?{urlencode(found['OPTIONS'])}"
-    )
+        where = urlencode({"host": host})
+        return f"postgresql://{user}{password}@{port}/{found['NAME']}?{options}&{where}"
+    return f"postgresql://{user}{password}@{host}{port}/{found['NAME']}?{options}"

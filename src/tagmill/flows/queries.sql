@@ -59,13 +59,13 @@ DELETE FROM partition USING gone WHERE partition.id = gone.id
 
 
 -- name: invalidate_matches
--- Every match of the partition becomes stale, and no base for anything: nobody knows at which rev its
+-- Every match of the partition, settled or not, becomes stale, and no base for anything: nobody knows at which rev its
 -- members were true, and so a forced rebuild that is cancelled does not take it back either. Locks in the
 -- order in which completions do. Relies on: the partition is locked.
 WITH held AS MATERIALIZED (
     SELECT m.expression_id, m.partition_id
     FROM match m
-    WHERE m.partition_id = %(partition)s AND (m.rev >= 0 OR m.kept_rev IS NOT NULL)
+    WHERE m.partition_id = %(partition)s AND (m.rev IS DISTINCT FROM -1 OR m.kept_rev IS NOT NULL)
     ORDER BY m.partition_id, m.expression_id
     FOR NO KEY UPDATE
 )
@@ -124,14 +124,15 @@ RETURNING system_id, id
 
 
 -- name: live_nodes
--- Live nodes by system_id, with the digests of their documents (two arrays, in the same order).
--- Relies on: nothing; whoever writes asks again under the partitions' locks.
-SELECT n.id, n.system_id, n.hostname, n.kind, n.partition_id, n.slot, n.rev, p.cluster_id,
+-- Live nodes by system_id, with the digests of their documents (two arrays, in the same order), and the rev
+-- of the partition at that moment. Run with `sql.bound`.
+-- Relies on: nothing; whoever writes asks again under the partitions' locks, unless they have that rev still.
+SELECT n.id, n.system_id, n.hostname, n.kind, n.partition_id, n.slot, n.rev, p.cluster_id, p.rev,
        array(SELECT d.probe FROM document d WHERE d.node_id = n.id ORDER BY d.probe),
        array(SELECT d.digest FROM document d WHERE d.node_id = n.id ORDER BY d.probe)
 FROM node n
 JOIN partition p ON p.id = n.partition_id
-WHERE n.system_id = ANY(%(system_ids)s) AND n.deleted_at IS NULL
+WHERE n.system_id = ANY(%(system_ids)s::text[]) AND n.deleted_at IS NULL
 
 
 -- name: move_documents
@@ -189,11 +190,12 @@ FOR UPDATE OF e SKIP LOCKED
 
 -- name: update_nodes
 -- Relies on: the nodes' partitions are locked; `rev` is the one that this transaction raised to.
+-- Run with `sql.run_binary`.
 UPDATE node
 SET hostname = new.hostname, kind = new.kind, rev = new.rev, digest = new.digest, updated_at = now()
 FROM unnest(
     %(ids)s::bigint[], %(hostnames)s::text[], %(kinds)s::text[], %(revs)s::bigint[],
-    %(digests)s::bytea[]
+    %(digests)b::bytea[]
 ) AS new (id, hostname, kind, rev, digest)
 WHERE node.id = new.id
 
@@ -210,3 +212,24 @@ FROM unnest(
 ) AS new (node_id, probe, xml, size, digest)
 ON CONFLICT (node_id, probe) DO UPDATE
 SET xml = excluded.xml, size = excluded.size, digest = excluded.digest, uploaded_at = now()
+
+
+-- name: lock_answered
+-- Locks the partitions that results name, of the clusters that the worker may answer for (null: all), in the
+-- order of their ids. Relies on: as `lock_partitions`.
+SELECT id, cluster_id, rev, settled_rev, capacity, next_slot
+FROM partition
+WHERE id = ANY(%(partitions)s::bigint[])
+  AND (%(clusters)s::bigint[] IS NULL OR cluster_id = ANY(%(clusters)s::bigint[]))
+ORDER BY id
+FOR NO KEY UPDATE
+
+
+-- name: hold_in_incarnation
+-- The incarnation of the database (null: not noted yet), and those of the expressions that exist, which are kept
+-- from being collected until the transaction ends. Relies on: the partitions were locked by a statement before,
+-- so that what declares a new incarnation waits for them, or is seen here; the collector skips what is locked.
+WITH held AS MATERIALIZED (
+    SELECT id FROM expression WHERE id = ANY(%(expressions)s::bigint[]) ORDER BY id FOR KEY SHARE
+)
+SELECT (SELECT uuid::text FROM current_incarnation), ARRAY(SELECT id FROM held)

@@ -92,6 +92,15 @@ class _Match(NamedTuple):
     is_settled: bool = False
 
 
+class _Stored(NamedTuple):
+    expression: int
+    partition: int
+    rev: int
+    true_at: int
+    members: bytes
+    is_settled: bool
+
+
 _Key = tuple[int, int]
 _Matches = dict[_Key, _Match]
 """By (expression, partition)."""
@@ -100,10 +109,12 @@ _Matches = dict[_Key, _Match]
 _MISSING = _Match(-1, -1, 0)
 
 
-def apply(results: Iterable[Result], places: Mapping[int, Place]) -> Applied:
+def apply(
+    results: Iterable[Result], places: Mapping[int, Place], known: set[int] | None = None
+) -> Applied:
     """As `apply_held`, and what it moves is stored."""
     before = {partition: place.settled_rev for partition, place in places.items()}
-    applied = apply_held(results, places)
+    applied = apply_held(results, places, known)
     moved = {
         partition: place.settled_rev
         for partition, place in places.items()
@@ -111,7 +122,7 @@ def apply(results: Iterable[Result], places: Mapping[int, Place]) -> Applied:
     }
     if moved:
         values = {"partitions": list(moved), "revs": list(moved.values())}
-        sql.run(__file__, "move_settled", values)
+        sql.run_binary(__file__, "move_settled", values)
     return applied
 
 
@@ -126,10 +137,13 @@ def apply_held(results: Iterable[Result], places: Places, known: set[int] | None
     """
     # The collector locks matches by partition, too.
     wanted = sorted(results, key=lambda result: result.partition)
-    # The collector locks an expression before its matches, and so does this.
+    # The collector locks an expression before its matches, and so does this. A delta makes no
+    # match: where the collector was first, there is none that it could apply to.
+    full = {result.expression for result in wanted if result.base_rev is None}
     if known is None:
-        known = hold({result.expression for result in wanted})
-    wanted = [result for result in wanted if result.expression in known]
+        known = hold(full) if full else set()
+    gone = full - known
+    wanted = [result for result in wanted if result.expression not in gone]
     stored = _locked(
         ((result.expression, result.partition) for result in wanted),
         {item.partition for item in wanted if item.rev > places[item.partition].settled_rev},
@@ -192,82 +206,14 @@ def _differs(before: _Match | None, match: _Match) -> bool:
     return before != match
 
 
-class Difference(NamedTuple):
-    """What verdicts change in a partition. `quiet`: how many settled matches they leave as they
-    are; `flips`: the members of those that they change, and `others`, of matches that are behind by
-    a rev of their own. `has_bare`: a settled match has no verdict. `has_fresh`: a verdict is of a
-    match that is true at the rev before, by a rev of its own."""
-
-    version: str
-    quiet: int
-    flips: dict[int, int]
-    others: dict[int, int]
-    has_bare: bool
-    has_fresh: bool
-
-    @property
-    def answered(self) -> int:
-        return self.quiet + len(self.flips)
-
-
-class _Differing(NamedTuple):
-    expression: int | None
-    quiet: int | None
-    is_answered: bool | None
-    is_settled: bool | None
-    is_fresh: bool | None
-    members: bytes | None
-    version: str | None
-
-
-def differing(
-    partition: int, before: int, slots: Sequence[int], verdicts: Mapping[int, int]
-) -> Difference:
-    """Compare verdicts, bitmaps over the positions in `slots`, with what is stored at the rev
-    `before`. Relies on: the partition is locked."""
-    size = -(-len(slots) // 8)
-    values = {
-        "partition": partition,
-        "before": before,
-        "slots": list(slots),
-        "expressions": list(verdicts),
-        "bits": [bits.to_bytes(size, "little") for bits in verdicts.values()],
-    }
-    first, *others = map(_Differing._make, sql.rows_binary(__file__, "differing", values))
-    flips: dict[int, int] = {}
-    behind: dict[int, int] = {}
-    for row in others:
-        if row.is_answered and row.expression is not None and row.members is not None:
-            chosen = flips if row.is_settled else behind
-            chosen[row.expression] = bitmap.from_bytes(row.members)
-    return Difference(
-        first.version or "",
-        first.quiet or 0,
-        flips,
-        behind,
-        any(not row.is_answered for row in others),
-        any(row.is_fresh for row in others),
-    )
-
-
-def flip(
-    place: MovingPlace, slots: Sequence[int], found: Difference, bits: Mapping[int, int]
-) -> None:
-    """Rule 1, for verdicts of which `found` says what they change: `settled_rev` moves to the rev
-    that the partition gets. Relies on: as `apply_held`; `found` is of the rev before, which is
-    `settled_rev`, under the same lock, and neither has what is bare nor what is fresh."""
-    place.settled_rev = place.rev
-    show(place, slots, found.flips, bits)
-
-
 def show(
     place: MovingPlace, slots: Sequence[int], members: Mapping[int, int], bits: Mapping[int, int]
 ) -> None:
-    """Store the bits of changed nodes in matches, of which these are the members; what a match is
-    true at stays. In one that is behind they are provisional, as those of `carry`: until it is
-    evaluated, readers see these nodes as they are. Relies on: as `flip`."""
-    if not members:
-        return
+    """Store the bits of changed nodes in matches, of which these are the members, by expression and
+    in their order. What a match is true at stays: a settled one follows `settled_rev`, by rule 1;
+    in one that is behind the bits are provisional, as those of `carry`: until it is evaluated,
+    readers see these nodes as they are. Relies on: the members were read under the partition's
+    lock, which is still held."""
     mask = bitmap.from_slots(slots)
     before: _Matches = {}
     new: _Matches = {}
@@ -325,8 +271,7 @@ def carry(found: Sequence[Carried], known: set[int], places: Places) -> None:
 def hold(expressions: set[int]) -> set[int]:
     """Those expressions that still exist, kept from the collector until the transaction ends."""
     values = {"expressions": sorted(expressions)}
-    found = locks.query(Lock.EXPRESSION, __file__, "hold_expressions", values)
-    return {row[0] for row in found}
+    return set(locks.bound(Lock.EXPRESSION, int, __file__, "hold_expressions", values))
 
 
 def _locked(keys: Iterable[_Key], advancing: Iterable[int] = ()) -> _Matches:
@@ -338,12 +283,12 @@ def _locked(keys: Iterable[_Key], advancing: Iterable[int] = ()) -> _Matches:
         "expressions": sorted({expression for expression, _ in wanted}),
         "advancing": sorted(advancing),
     }
-    if not locks.query(Lock.MATCH, __file__, "lock_matches", values):
-        return {}
-    found = sql.rows(__file__, "locked_matches", values)
+    found = locks.bound(Lock.MATCH, _Stored, __file__, "lock_matches", values)
     return {
-        (expression, partition): _Match(rev, true_at, bitmap.from_bytes(members), is_settled)
-        for expression, partition, rev, true_at, members, is_settled in found
+        (row.expression, row.partition): _Match(
+            row.rev, row.true_at, bitmap.from_bytes(row.members), row.is_settled
+        )
+        for row in found
     }
 
 

@@ -49,7 +49,13 @@ ON CONFLICT (expression_id, partition_id) DO UPDATE SET members = excluded.membe
 -- name: hold_expressions
 -- Keeps expressions from being collected until the transaction ends.
 -- Relies on: the collector skips what is locked.
-SELECT id FROM expression WHERE id = ANY(%(expressions)s) ORDER BY id FOR KEY SHARE
+SELECT id FROM expression WHERE id = ANY(%(expressions)s::bigint[]) ORDER BY id FOR KEY SHARE
+
+
+-- name: definitions
+-- What expressions say: (id, text, namespaces as JSON).
+-- Relies on: they are immutable.
+SELECT id, text, namespaces::text FROM expression WHERE id = ANY(%(expressions)s::bigint[])
 
 
 -- name: live
@@ -66,61 +72,34 @@ SELECT version FROM live_version
 
 
 -- name: lock_matches
--- Locks stored matches, always in the same order: those of the expressions given, and where `settled_rev`
--- may move (`advancing`), all that follow it. What is locked is read by another statement (locked_matches):
--- this one waits, and would join the view as it was before.
-SELECT m.expression_id, m.partition_id
-FROM match m
-WHERE m.partition_id = ANY(%(partitions)s)
-  AND (m.expression_id = ANY(%(expressions)s)
-       OR m.partition_id = ANY(%(advancing)s::bigint[]) AND m.rev IS NULL)
-ORDER BY m.partition_id, m.expression_id
+-- Locks stored matches, always in the same order, and returns them as they are then, with the revs that they
+-- count as: those of the expressions given, and where `settled_rev` may move (`advancing`), all that follow it.
+-- To lock a row of the view locks the match and its partition. Relies on: the caller has locked the
+-- partitions, so that only the matches can be waited for, and the server looks at them again after it.
+SELECT expression_id, partition_id, rev, true_at, members, is_settled
+FROM effective_match
+WHERE partition_id = ANY(%(partitions)s::bigint[])
+  AND (expression_id = ANY(%(expressions)s::bigint[])
+       OR partition_id = ANY(%(advancing)s::bigint[]) AND is_settled)
+ORDER BY partition_id, expression_id
 FOR NO KEY UPDATE
 
 
--- name: locked_matches
--- Stored matches with the revs that they count as, and whether they are settled. Relies on: they were locked
--- by a statement before.
-SELECT m.expression_id, m.partition_id, e.rev, e.true_at, m.members, m.rev IS NULL
-FROM match m
-JOIN effective_match e ON e.expression_id = m.expression_id AND e.partition_id = m.partition_id
-WHERE m.partition_id = ANY(%(partitions)s)
-  AND (m.expression_id = ANY(%(expressions)s)
-       OR m.partition_id = ANY(%(advancing)s::bigint[]) AND m.rev IS NULL)
-
-
--- name: differing
--- What verdicts for `slots` change in a partition: (expression, null, whether it has a verdict, whether it is
--- settled, whether it is true at the rev before by a rev of its own, members) of the matches whose bits differ,
--- of settled ones that have no verdict, and of those that are as fresh by a rev of their own. The first row has
--- no expression: how many settled matches stay as they are, and the version of what is live now. Run with
--- `sql.rows_binary`.
--- `bits`: of each expression, one for each slot in their order. Relies on: the partition is locked.
-WITH verdict AS MATERIALIZED (
-    SELECT * FROM unnest(%(expressions)s::bigint[], %(bits)b::bytea[]) AS v (expression_id, bits)
-),
-held AS MATERIALIZED (
-    SELECT m.expression_id, v.expression_id IS NOT NULL AS is_answered, m.rev IS NULL AS is_settled,
-           m.rev IS NOT DISTINCT FROM %(before)s AS is_fresh, m.members,
-           v.expression_id IS NOT NULL AND NOT EXISTS (
-               SELECT
-               FROM unnest(%(slots)s::int[]) WITH ORDINALITY AS place (slot, nth)
-               WHERE get_bit(v.bits, place.nth::int - 1)
-                     <> CASE WHEN place.slot < 8 * octet_length(m.members)
-                             THEN get_bit(m.members, place.slot) ELSE 0 END
-           ) AS is_same
-    FROM match m
-    LEFT JOIN verdict v ON v.expression_id = m.expression_id
-    WHERE m.partition_id = %(partition)s AND (m.rev IS NULL OR v.expression_id IS NOT NULL)
-)
-SELECT NULL::bigint, count(*), NULL::boolean, NULL::boolean, NULL::boolean, NULL::bytea,
-       (SELECT version FROM live_version)
-FROM held
-WHERE is_same AND is_settled
-UNION ALL
-SELECT expression_id, NULL, is_answered, is_settled, is_fresh, members, NULL
-FROM held
-WHERE NOT is_same OR is_fresh
+-- name: stored_members
+-- What verdicts are compared with: for each partition its rev, the version of what is live now, and in three
+-- arrays the expressions, own revs and members of its settled matches, of those that are as fresh by a rev of
+-- their own, and of others that are live. Run with `sql.bound`.
+-- Relies on: the partitions are locked, and their revs not raised yet.
+SELECT p.id, p.rev, (SELECT version FROM live_version),
+       array_agg(m.expression_id) FILTER (WHERE m.expression_id IS NOT NULL),
+       array_agg(m.rev) FILTER (WHERE m.expression_id IS NOT NULL),
+       array_agg(m.members) FILTER (WHERE m.expression_id IS NOT NULL)
+FROM partition p
+LEFT JOIN match m ON m.partition_id = p.id
+                 AND (m.rev IS NULL OR m.rev = p.rev
+                      OR EXISTS (SELECT FROM live_expression live WHERE live.id = m.expression_id))
+WHERE p.id = ANY(%(partitions)s::bigint[])
+GROUP BY p.id, p.rev
 
 
 -- name: flip_members
@@ -156,15 +135,15 @@ FROM unnest(
 
 
 -- name: stale
--- What waits for evaluation in the partitions given: (partition, expression, the stored rev or
--- null, whether somebody waits for it in a preview). Relies on: a missing match is stale.
-SELECT p.id, live.id, m.rev, live.is_preview
+-- What waits for evaluation in the partitions given: (partition, expression, the rev of the stored match or
+-- null where it is no base, whether somebody waits for it in a preview). Relies on: a missing match is stale.
+SELECT p.id, live.id, CASE WHEN m.rev >= 0 THEN m.rev END, live.is_preview
 FROM partition p
 CROSS JOIN live_expression live
 -- The partitions again: the planner does not carry them over from p, and would read all matches.
 LEFT JOIN effective_match m ON m.expression_id = live.id AND m.partition_id = p.id
-                 AND m.partition_id = ANY(%(partitions)s)
-WHERE p.id = ANY(%(partitions)s) AND m.rev IS DISTINCT FROM p.rev
+                 AND m.partition_id = ANY(%(partitions)s::bigint[])
+WHERE p.id = ANY(%(partitions)s::bigint[]) AND m.rev IS DISTINCT FROM p.rev
 ORDER BY p.id, live.id
 
 

@@ -1,0 +1,9 @@
+export {
+  elementScroll,
+  observeElementOffset,
+  observeElementRect,
+  observeWindowOffset,
+  observeWindowRect,
+  Virtualizer,
+  windowScroll,
+} from "@tanstack/virtual-core";
