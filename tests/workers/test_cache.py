@@ -523,6 +523,7 @@ def test_a_disk_that_takes_nothing_ends_the_tier_and_not_the_work(life: Life, tr
     run(story())
 
 
+@with_one
 def test_a_worker_that_is_killed_at_any_moment_is_right_when_it_starts_again(life: Life) -> None:
     """SIGKILL while it fetches, evaluates and writes; documents change all the while."""
     draw = random.Random(11)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
-import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -78,7 +78,19 @@ def delete_others(directory: Path, incarnation: str) -> None:
     for path in directory.iterdir():
         is_ours = path.is_dir() and files.is_incarnation(path.name)
         if is_ours and path.name != incarnation:
-            shutil.rmtree(path)
+            _remove(path)
+
+
+def _remove(path: Path) -> None:
+    """A directory and what is in it. A child may be saving an image there: what comes of that goes
+    the next time."""
+    for root, _, names in os.walk(path, topdown=False):
+        delete(Path(root, name) for name in names)
+        try:
+            Path(root).rmdir()
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:
+                raise
 
 
 def tidy(place: Place) -> dict[str, int]:
