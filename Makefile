@@ -9,7 +9,7 @@ WORKERS ?= 2
 PARALLEL = --numprocesses=$(WORKERS) --dist=worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test coverage test-without-kernel lint format clean kernel-test kernel-bench kernel-fuzz differential bounds
+.PHONY: help demo install test coverage test-without-kernel lint format clean kernel-test kernel-bench kernel-fuzz differential bounds vendor
 
 help: ## Say what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -19,6 +19,14 @@ CARGO := $(shell command -v cargo 2>/dev/null)
 ifneq ($(CARGO),)
 KERNEL := $(VENV)/kernel
 endif
+
+# The workbench's modules are checked, and what it uses of other people's bundled, where there is node.
+NPM := $(shell command -v npm 2>/dev/null)
+WEB := api/web
+
+# Who keeps Python from storing what it has compiled would have each of the hundreds of processes that
+# the tests start compile it again.
+unexport PYTHONDONTWRITEBYTECODE
 
 # Where our packages are: pyproject.toml names the folders once.
 FOLDERS := $(shell sed -n 's/^pythonpath = \[\(.*\)\]/\1/p' pyproject.toml | tr -d '" ' | tr , :)
@@ -43,11 +51,14 @@ coverage: $(VENV)/development $(KERNEL) ## Branch coverage of the packages by th
 test-without-kernel: ## The workers as they are where there is no cargo, in an environment of its own
 	@$(MAKE) VENV=.venv-without-kernel CARGO= test ARGS="tests/workers tests/system tests/kernel"
 
-lint: $(VENV)/development ## ruff, mypy --strict, the table of layers; fmt and clippy where there is cargo
+lint: $(VENV)/development ## ruff, mypy --strict, the table of layers; clippy where there is cargo, tsc and eslint where there is node
 	@$(RUN) -m ruff check .
 	@$(RUN) -m ruff format --check .
 	@$(RUN) -m mypy
 	@PYTHONPATH=$(FOLDERS) $(VENV)/bin/lint-imports
+ifneq ($(NPM),)
+	@$(MAKE) --no-print-directory $(WEB)/node_modules/.package-lock.json && cd $(WEB) && npm run --silent check
+endif
 ifneq ($(CARGO),)
 	@cd kernel && cargo fmt --check && cargo clippy --quiet --all-targets -- -D warnings
 endif
@@ -70,6 +81,13 @@ bounds: $(VENV)/development $(KERNEL) ## Look for texts that take the server a s
 format: $(VENV)/development ## Format the code
 	@$(RUN) -m ruff format .
 	@$(RUN) -m ruff check --fix .
+
+vendor: $(WEB)/node_modules/.package-lock.json ## Bundle the workbench's libraries anew into api/web/client/vendor (node)
+	@cd $(WEB) && npm run --silent build
+
+$(WEB)/node_modules/.package-lock.json: $(WEB)/package-lock.json
+	@cd $(WEB) && npm ci --silent --ignore-scripts
+	@touch $@
 
 clean: ## Forget the demo's data, in TAGMILL_VAR or var (stop the demo first)
 	@dir="$${TAGMILL_VAR:-var}"; \

@@ -1,14 +1,21 @@
 """What /metrics shows. The names are public API: docs/metrics.md lists them, and a test compares.
 
-Counters and histograms are this process's; gauges over the database are the same on every server.
+Counters and histograms are this server's; gauges over the database are the same on every server.
+
+A process among others (`api/server/supervisor.py`) keeps its numbers in files, which all of them
+read: whichever is asked adds them up. The files are those of its slot, so that its successor goes
+on counting.
 """
 
 from __future__ import annotations
 
+import os
+import struct
 import threading
 import time
 from collections import Counter as Tally
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import structlog
 from django import db
@@ -17,7 +24,10 @@ from prometheus_client import (
     Counter,
     Gauge,
     Histogram,
+    Metric,
     ProcessCollector,
+    multiprocess,
+    values,
 )
 from prometheus_client import exposition as prometheus
 from prometheus_client.core import GaugeMetricFamily
@@ -38,10 +48,22 @@ CONTENT_TYPE = prometheus.CONTENT_TYPE_PLAIN_0_0_4
 CACHE_SECONDS = 5.0
 # Routes that wait: their duration says how long there was nothing to do, or how long workers took.
 WAITING_ROUTES = frozenset({"lease", "events", "preview"})
+# Set by the parent of several processes: where their numbers are, and whose these are.
+DIRECTORY, SLOT = "PROMETHEUS_MULTIPROC_DIR", "_TAGMILL_SLOT"
+# A file that has just been made is empty for a moment.
+ATTEMPTS = 3
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
+if SLOT in os.environ:
+    values.ValueClass = values.MultiProcessValue(lambda: os.environ[SLOT])  # type: ignore[no-untyped-call]
 REGISTRY = CollectorRegistry()
 ProcessCollector(registry=REGISTRY)
+
+
+def _gauge(name: str, help_text: str) -> Gauge:
+    """The sum over all processes that live."""
+    return Gauge(name, help_text, registry=REGISTRY, multiprocess_mode="livesum")
+
 
 REQUESTS = Counter(
     "tagmill_http_requests_total",
@@ -56,17 +78,21 @@ REQUEST_SECONDS = Histogram(
     buckets=(0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30),
     registry=REGISTRY,
 )
-PARKED_POLLS = Gauge("tagmill_parked_polls", "Long-polls waiting for work", registry=REGISTRY)
-CONNECTIONS = Gauge("tagmill_connections", "Connections of clients", registry=REGISTRY)
+PROCESSES = _gauge("tagmill_processes", "Processes of this server that answer")
+RESTARTS = Counter(
+    "tagmill_process_restarts_total",
+    "Processes of this server that were started in the place of one that died",
+    registry=REGISTRY,
+)
+PARKED_POLLS = _gauge("tagmill_parked_polls", "Long-polls waiting for work")
+CONNECTIONS = _gauge("tagmill_connections", "Connections of clients")
 REFUSED_CONNECTIONS = Counter(
     "tagmill_refused_connections_total",
     "Connections closed at once: there were too many",
     registry=REGISTRY,
 )
-UNREAD_BYTES = Gauge(
-    "tagmill_unread_bytes",
-    "Bytes of answers that wait for clients that read slowly, at most",
-    registry=REGISTRY,
+UNREAD_BYTES = _gauge(
+    "tagmill_unread_bytes", "Bytes of answers that wait for clients that read slowly, at most"
 )
 ABORTED_READERS = Counter(
     "tagmill_aborted_readers_total",
@@ -211,9 +237,51 @@ def tags_by_state(stale: set[int]) -> dict[str, int]:
     return found
 
 
-REGISTRY.register(DatabaseCollector())
+DATABASE = DatabaseCollector()
+REGISTRY.register(DATABASE)
+
+
+class ProcessesCollector(Collector):
+    """prometheus-client's own `process_*`, of each process by its slot: what a dead one had used
+    must not make a sum go back."""
+
+    def __init__(self, pids: Callable[[], dict[int, int]]) -> None:
+        self._pids = pids
+
+    def describe(self) -> list[Metric]:
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        found: dict[str, Metric] = {}
+        for slot, pid in self._pids().items():
+            for family in ProcessCollector(pid=partial(str, pid), registry=None).collect():
+                kept = found.setdefault(
+                    family.name, Metric(family.name, family.documentation, family.type)
+                )
+                for sample in family.samples:
+                    kept.add_sample(sample.name, {"process": str(slot)}, sample.value)
+        yield from found.values()
+
+
+_registry = REGISTRY
+
+
+def count_all_processes(pids: Callable[[], dict[int, int]]) -> None:
+    """From now on show what all processes have counted. `pids`: those that live, by slot."""
+    global _registry  # noqa: PLW0603 - once, at the start of a process
+    made = CollectorRegistry()
+    multiprocess.MultiProcessCollector(made)  # type: ignore[no-untyped-call]
+    # Whoever is asked asks the database; the others do not.
+    made.register(DATABASE)
+    made.register(ProcessesCollector(pids))
+    _registry = made
 
 
 def exposition() -> bytes:
     """The text that Prometheus reads."""
-    return prometheus.generate_latest(REGISTRY)
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return prometheus.generate_latest(_registry)
+        except struct.error:
+            continue
+    return prometheus.generate_latest(_registry)

@@ -8,13 +8,15 @@ from uuid import UUID
 
 from api.parsers import decoded
 from api.problems import MalformedBody, Unauthorized, UnknownField
-from tagmill.errors import Invalid, NotFound, WorkerGone
+from tagmill.errors import Invalid, NotFound, TagmillError, WorkerGone
 from tagmill.work import workers
 from tagmill.work.models import Worker, WorkerToken
+from tagmill.work.workers import Caller
 from tagmill_wire import messages
-from tagmill_wire.messages import TOKEN_SCHEME
+from tagmill_wire.messages import TOKEN_SCHEME, Completion, LeaseRequest
 
 T = TypeVar("T", bound=messages.Message)
+Asked = TypeVar("Asked", LeaseRequest, Completion)
 
 
 def message(kind: type[T], body: bytes) -> T:
@@ -29,6 +31,29 @@ def message(kind: type[T], body: bytes) -> T:
         raise UnknownField(str(error), field=error.path or None) from None
     except messages.WireError as error:
         raise Invalid(str(error), field=error.path or None) from None
+
+
+def called(token: str, kind: type[Asked], body: bytes) -> tuple[Asked, Caller]:
+    """The message, and the worker that sends it. What is wrong with a message, nobody learns who
+    has no token. Raises Unauthorized, WorkerGone, and what `message` raises."""
+    try:
+        asked = message(kind, body)
+        uuid = UUID(asked.worker)
+    except TagmillError:
+        authenticated(token)
+        raise
+    except ValueError:
+        authenticated(token)
+        raise WorkerGone("no such worker: register again") from None
+    return asked, caller(token, uuid)
+
+
+def caller(token: str, worker: UUID) -> Caller:
+    """Raises Unauthorized, WorkerGone."""
+    found = workers.call(token, worker)
+    if found is None:
+        raise Unauthorized("the worker token is wrong or revoked", TOKEN_SCHEME)
+    return found
 
 
 def authenticated(token: str) -> WorkerToken:

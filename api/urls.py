@@ -7,7 +7,6 @@ from typing import Any
 from django.contrib import admin
 from django.urls import URLPattern, include, path
 from django.urls.resolvers import RoutePattern
-from django.views.generic import TemplateView
 from drf_spectacular.views import SpectacularSwaggerView
 
 from api.rest import (
@@ -26,6 +25,7 @@ from api.rest import (
     users,
     workers,
 )
+from api.web import pages
 
 handler400 = "api.handlers.bad_request"
 handler403 = "api.handlers.permission_denied"
@@ -74,7 +74,6 @@ V1 = [
     route("workers/", workers.Workers, "workers"),
     route("workers/register", workers.RegisterWorker, "register"),
     route("workers/heartbeat", workers.Heartbeat, "heartbeat"),
-    route("workers/complete", workers.Complete, "complete"),
     route("workers/fail", workers.GiveUp, "fail"),
     route("partitions/", partitions.Partitions, "partitions"),
     route("users/", users.Users, "users"),
@@ -85,8 +84,18 @@ V1 = [
     route("worker-tokens/<str:lookup>", tokens.OneWorkerToken, "worker-token"),
 ]
 
+# What the workbench shows where: api/web/client/app.mjs finds the page in the address.
+WORKBENCH = (
+    *("tags/", "tags/<str:name>", "new", "nodes/", "nodes/<str:system_id>"),
+    *("health", "fleet", "vocabulary", "machines", "recipes", "self"),
+)
+
 urlpatterns = [
-    path("", TemplateView.as_view(template_name="api/index.html"), name="index"),
+    path("", pages.shell, name="index"),
+    path("login/", pages.log_in, name="login"),
+    path("login/<str:token>", pages.follow, name="login-link"),
+    path("logout/", pages.log_out, name="logout"),
+    *(path(place, pages.shell) for place in WORKBENCH),
     path("api/v1/", include(V1)),
     path("api/schema/", schema.Schema.as_view(), name="schema"),
     path("api/docs/", SpectacularSwaggerView.as_view(url_name="schema"), name="docs"),

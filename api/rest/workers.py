@@ -1,7 +1,7 @@
 """/api/v1/workers/: the protocol of docs/protocol.md for workers, and the list of them for people.
 
-What workers wait for is native: `lease` (api/server/lease.py) and the nodes of a partition
-(api/server/batches.py).
+What workers ask for all the time is native: `lease` (api/server/lease.py), `complete`
+(api/server/completion.py) and the nodes of a partition (api/server/batches.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from api import limits, metrics
+from api import limits
 from api.authentication import WorkerTokenAuthentication
 from api.openapi import reference
 from api.parsers import MessageParser
@@ -27,7 +27,6 @@ from api.roles import Role
 from tagmill.config import load
 from tagmill.errors import Invalid
 from tagmill.fleet.models import Cluster
-from tagmill.flows import completions
 from tagmill.work import leases, workers
 from tagmill.work.models import Worker, WorkerToken
 from tagmill_wire import messages
@@ -130,7 +129,8 @@ def _documented(
 class RegisterWorker(WorkerCall):
     @_documented("register", messages.Register, messages.Registered, 201)
     def post(self, request: Request) -> HttpResponse:
-        worker = workers.register(self.token, self.message(messages.Register))
+        said = self.message(messages.Register)
+        worker = workers.register(self.token, said)
         named = workers.clusters_of(self.token)
         clusters = Cluster.objects.all() if named is None else named
         config = load()
@@ -143,6 +143,7 @@ class RegisterWorker(WorkerCall):
             evaluation_seconds=config.evaluation_seconds,
             batch_nodes=config.batch_nodes,
             batch_bytes=config.batch_bytes,
+            protocol=min(max(1, said.protocol), messages.VERSION),
         )
         return wire_answer(answer, 201)
 
@@ -156,18 +157,6 @@ class Heartbeat(WorkerCall):
         check_leases(asked.leases)
         lost = leases.heartbeat(self.worker(asked.worker), asked.leases)
         return wire_answer(messages.HeartbeatAnswer(lost=[str(uuid) for uuid in lost]))
-
-
-class Complete(WorkerCall):
-    body_limit = limits.LARGE
-
-    @_documented("complete", messages.Completion, messages.CompletionAnswer)
-    def post(self, request: Request) -> HttpResponse:
-        completion = self.message(messages.Completion)
-        check_leases(result.lease for result in completion.results)
-        answer = completions.complete(self.worker(completion.worker), completion)
-        metrics.observe_completion(completion, answer)
-        return wire_answer(answer)
 
 
 class GiveUp(WorkerCall):

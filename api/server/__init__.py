@@ -2,7 +2,7 @@
 
 REST and admin requests go to Django in a thread pool; what waits or streams is native and holds no
 thread: long-polls (`broker`), event streams (`events`), batches (`batches`), imports (`imports`).
-`manage.py serve` uses `app`, `health`, `logs` and `threads`; nothing else uses this package.
+`manage.py serve` uses `health`, `logs`, `running` and `threads`; nothing else uses this package.
 """
 
-__all__ = ["app", "health", "logs", "threads"]
+__all__ = ["app", "health", "logs", "running", "threads"]

@@ -6,6 +6,7 @@ import json
 import re
 import threading
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -13,15 +14,18 @@ import structlog
 from django.core.wsgi import get_wsgi_application
 from twisted.internet.defer import Deferred, DeferredList
 from twisted.internet.error import CannotListenError
+from twisted.internet.task import LoopingCall
 from twisted.web.wsgi import WSGIResource
 
 from api import metrics
-from api.limits import DOCUMENT, LEASE, SMALL, BodyLimit
-from api.server import batches, documents, health, imports, lease, users
+from api.limits import DOCUMENT, LARGE, LEASE, SMALL, BodyLimit
+from api.server import batches, completion, documents, health, imports, lease, pools, users
 from api.server.admission import Admission
 from api.server.batchcache import BatchCache
 from api.server.batches import BatchResource, Encoded, Slice
-from api.server.broker import Broker, Poll, Taken
+from api.server.broker import WAKE, Broker, Poll, Taken
+from api.server.child import Place
+from api.server.completion import CompletionResource
 from api.server.documents import DocumentResource
 from api.server.events import PREVIEWS, REBUILDS, EventsResource, Kind
 from api.server.health import Health, Metrics, Ready
@@ -29,47 +33,42 @@ from api.server.http import Caps, Request, Route, Site
 from api.server.imports import Import, ImportResource
 from api.server.lease import LeaseResource
 from api.server.listener import Listener
+from api.server.listening import BACKLOG, cannot_listen
 from api.server.operations import Operation
-from api.server.previews import PreviewResource, PreviewsResource
+from api.server.previews import MAX_AT_ONCE, PreviewResource, PreviewsResource
+from api.server.sharing import SharedPort
 from api.server.threads import Threads
 from api.server.watch import Watch
 from tagmill.config import Config
-from tagmill.errors import ConfigurationError
 from tagmill.flows import maintenance
 from tagmill_wire.messages import TOKEN_SCHEME, LeaseAnswer
 
 log = structlog.get_logger("tagmill.server")
 
-# Lease attempts, batch reads and checks of tokens: short, and apart from the REST requests.
-NATIVE_THREADS = 8
-# What keeps leases alive has threads of its own: however slow REST requests, completions and batch
-# reads are, a heartbeat finds one, and so does a completion.
-HEARTBEAT_THREADS = 4
-COMPLETION_THREADS = 4
-# An import is bound by the database; a third one waits, with its client's socket unread.
-IMPORT_THREADS = 2
-# Procrastinate's pool, and the thread that its tasks run in.
-MAINTENANCE_CONNECTIONS = 5
 # Threads that still run this long after the drain are left behind: what they wait for may never
 # come.
 STOP_SECONDS = 5.0
-# As many workers may connect at once; the kernel's default of 50 would make some of them try again.
-BACKLOG = 1024
+# How old the gauges are that another process shows of this one.
+REPORT_SECONDS = 0.5
 IMPORT = imports.OPERATION.pattern
 WORK, PROGRESS, PREVIEW = "tagmill_work", "tagmill_progress", "tagmill_preview"
 
 
 class Server:
-    """`start` listens, `drain` ends everything in order; the reactor is the caller's to run."""
+    """`start` listens, `drain` ends everything in order; the reactor is the caller's to run.
+    `place`: that of a process among others, which `config` is the part of."""
 
-    def __init__(self, reactor: Any, config: Config, run_maintenance: bool) -> None:
+    def __init__(
+        self, reactor: Any, config: Config, run_maintenance: bool, place: Place | None = None
+    ) -> None:
         self._reactor = reactor
         self._config = config
+        self._place = place
         self._rest = Threads(reactor, "rest", config.threads)
-        self._native = Threads(reactor, "native", NATIVE_THREADS)
-        self._heartbeats = Threads(reactor, "heartbeat", HEARTBEAT_THREADS)
-        self._completions = Threads(reactor, "complete", COMPLETION_THREADS)
-        self._importers = Threads(reactor, "import", IMPORT_THREADS)
+        self._native = Threads(reactor, "native", pools.NATIVE_THREADS)
+        self._heartbeats = Threads(reactor, "heartbeat", pools.HEARTBEAT_THREADS)
+        self._completions = Threads(reactor, "complete", pools.COMPLETION_THREADS)
+        self._importers = Threads(reactor, "import", pools.import_threads(config))
         self._pools = (
             self._rest,
             self._native,
@@ -77,7 +76,7 @@ class Server:
             self._completions,
             self._importers,
         )
-        self._broker = Broker(reactor, self._take, self._give_back)
+        self._broker = Broker(reactor, self._take, self._give_back, config.part(WAKE))
         self._rebuilds, self._previews = self._watch(REBUILDS), self._watch(PREVIEWS)
         self._watches = (self._rebuilds, self._previews)
         self._ready = Ready(self._native)
@@ -100,31 +99,32 @@ class Server:
         of_address = None if config.trusted_proxies else config.connections_per_address
         caps = Caps(config.connections, of_address, config.unread_bytes)
         self._site = Site(
-            reactor, self.routes, wsgi, caps=caps, intake=self._intake, gate=self._gate
+            reactor,
+            self.routes,
+            wsgi,
+            caps=caps,
+            intake=self._intake,
+            gate=self._gate,
+            slot=None if place is None else place.slot,
         )
         self._port: Any = None
-        metrics.PARKED_POLLS.set_function(lambda: self._broker.parked)
-        metrics.CONNECTIONS.set_function(lambda: self._site.connections)
-        metrics.UNREAD_BYTES.set_function(lambda: self._site.unread.total)
-
-    @property
-    def connections(self) -> int:
-        """The most connections to the database: one for each thread, the listener's, and those of
-        the periodic tasks."""
-        threads = sum(pool.pool.max for pool in self._pools)
-        return threads + 1 + (MAINTENANCE_CONNECTIONS if self._run_maintenance else 0)
+        self._gauges: dict[Any, Callable[[], int]] = {
+            metrics.PARKED_POLLS: lambda: self._broker.parked,
+            metrics.CONNECTIONS: lambda: self._site.connections,
+            metrics.UNREAD_BYTES: lambda: self._site.unread.total,
+        }
+        self._reporting = LoopingCall(self._report)
+        self._reporting.clock = reactor
 
     def start(self) -> tuple[str, int]:
         """The address that it listens on. Raises ConfigurationError when that is taken."""
-        host, port = self._config.listen_address
-        try:
-            self._port = self._reactor.listenTCP(port, self._site, BACKLOG, host)
-        except CannotListenError as error:
-            reason = getattr(error.socketError, "strerror", None) or error.socketError
-            raise ConfigurationError(
-                f"cannot listen on {host}:{port} ({reason}): choose another address with "
-                "TAGMILL_LISTEN or --listen ADDRESS:PORT"
-            ) from None
+        self._port = self._listen()
+        metrics.PROCESSES.set(1)
+        if self._place is None:
+            for gauge, read in self._gauges.items():
+                gauge.set_function(read)
+        else:
+            self._reporting.start(REPORT_SECONDS)
         for pool in self._pools:
             pool.start()
         self._broker.start()
@@ -132,11 +132,29 @@ class Server:
             watch.start()
         self._listener.start()
         if self._run_maintenance:
-            self._maintenance.start()
+            self.lead()
         self._reactor.addSystemEventTrigger("before", "shutdown", self._drain)
         self._reactor.addSystemEventTrigger("after", "shutdown", self._stop)
         address = self._port.getHost()
         return address.host, address.port
+
+    def lead(self) -> None:
+        """Run the periodic tasks from now on."""
+        if not (self._maintenance.is_alive() or self._stop_maintenance.is_set()):
+            self._maintenance.start()
+
+    def _listen(self) -> Any:
+        if self._place is not None:
+            return SharedPort(self._reactor, self._place.listener, self._site, self._place.slot)
+        host, port = self._config.listen_address
+        try:
+            return self._reactor.listenTCP(port, self._site, BACKLOG, host)
+        except CannotListenError as error:
+            raise cannot_listen(self._config.listen, error.socketError) from None
+
+    def _report(self) -> None:
+        for gauge, read in self._gauges.items():
+            gauge.set(read())
 
     def _drain(self) -> Deferred[Any]:
         """Accept nothing new, let waiting clients go, finish what runs within `drain_seconds`."""
@@ -148,7 +166,7 @@ class Server:
         self._broker.drain()
         for watch in self._watches:
             watch.drain()
-        idle = self._site.when_idle()
+        idle = self._site.drain()
         idle.addTimeout(
             self._config.drain_seconds,
             self._reactor,
@@ -157,6 +175,8 @@ class Server:
         return DeferredList([closed, idle], consumeErrors=True)
 
     def _stop(self) -> None:
+        if self._reporting.running:
+            self._reporting.stop()
         deadline = time.monotonic() + STOP_SECONDS
         # All of them: one that is stuck takes no time from the others.
         for pool in self._pools:
@@ -199,12 +219,16 @@ class Server:
         ]
 
     def _keeping(self, django: Any) -> list[Route]:
-        """Django's views of what keeps leases alive, each on a pool of its own."""
+        """What keeps leases alive, each on a pool of its own."""
         beat: Any = WSGIResource(self._reactor, self._heartbeats.pool, django)
-        complete: Any = WSGIResource(self._reactor, self._completions.pool, django)
         return [
             _route("heartbeat", "/api/v1/workers/(?:heartbeat|fail)", lambda: beat),
-            _route("complete", "/api/v1/workers/complete", lambda: complete),
+            _native(
+                "complete",
+                completion.OPERATION,
+                lambda: CompletionResource(self._completions, self._broker),
+                LARGE,
+            ),
         ]
 
     def _import(self, fallback: Any) -> Route:
@@ -217,7 +241,7 @@ class Server:
         return _native("nodes", documents.OPERATION, make, DOCUMENT)
 
     def _asking(self, django: Any) -> list[Route]:
-        made = PreviewsResource(self._native, django)
+        made = PreviewsResource(self._native, django, self._config.part(MAX_AT_ONCE))
         held = (self._previews, self._native, django, self._config.poll_seconds)
         return [
             _route("previews", "/api/v1/previews", lambda: made),

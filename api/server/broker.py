@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -21,13 +20,12 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import LoopingCall
 from twisted.python.failure import Failure
 
-from api.protocol import message
 from tagmill_wire.messages import LeaseAnswer, LeaseRequest
 
 log = structlog.get_logger("tagmill.broker")
 
-# Polls woken by one notification: enough to use a big batch of work at once (the chain wakes the
-# rest), few enough that a single job costs little.
+# Polls woken by one notification, in all processes of a server: enough to use a big batch of work
+# at once (the chain wakes the rest), few enough that a single job costs little.
 WAKE = 4
 # A notification can be lost (a reconnect, a crash between commit and NOTIFY).
 LOOK_AGAIN_SECONDS = 5.0
@@ -35,20 +33,15 @@ LOOK_AGAIN_SECONDS = 5.0
 
 @dataclass(eq=False)
 class Poll:
-    """What a worker asked for, and the token it asked with. `request` is read from the body at its
-    first use: in the thread of the first attempt, when the token has proved good. `is_new`: no
-    attempt has been made, so what it says of the worker is true at this moment. `dumped`: the
-    answer that leases something, as JSON, which may have megabytes: made in the thread."""
+    """What a worker asked for, and the token it asked with. `asked` is read from the body in the
+    thread of the first attempt; until then, what it says of the worker is true at this moment.
+    `dumped`: the answer that leases something, as JSON, which may have megabytes: made in the
+    thread."""
 
     token: str
     body: bytes
-    is_new: bool = True
+    asked: LeaseRequest | None = None
     dumped: bytes = b""
-
-    @cached_property
-    def request(self) -> LeaseRequest:
-        """Raises Invalid."""
-        return message(LeaseRequest, self.body)
 
 
 @dataclass(frozen=True)
@@ -87,10 +80,12 @@ class Broker:
         clock: Any,
         take: Callable[[Poll], Deferred[Taken]],
         give_back: Callable[[Poll, LeaseAnswer], Deferred[None]],
+        wake: int = WAKE,
     ) -> None:
         self._clock = clock
         self._take = take
         self._give_back = give_back
+        self._most = wake
         self._waiters: dict[_Waiter, None] = {}
         self._is_draining = False
         self._looking = LoopingCall(self.look_again)
@@ -124,7 +119,13 @@ class Broker:
 
     def work_arrived(self, cluster: int | None, partitions: Iterable[int] = ()) -> None:
         """There is work in `cluster` (None: somewhere), perhaps in these partitions."""
-        self._wake(None if cluster is None else frozenset({cluster}), frozenset(partitions), WAKE)
+        self._wake(
+            None if cluster is None else frozenset({cluster}), frozenset(partitions), self._most
+        )
+
+    def work_taken(self, clusters: frozenset[int]) -> None:
+        """Somebody who did not wait here was leased some of these clusters: there may be more."""
+        self._wake(clusters, frozenset(), 1)
 
     def look_again(self) -> None:
         """Wake one poll for each set of clusters: together they see all work that can be taken."""

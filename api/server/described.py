@@ -8,11 +8,12 @@ from typing import Any
 
 import msgspec
 
-from api.server import batches, documents, events, health, imports, lease
+from api.server import batches, completion, documents, events, health, imports, lease
 from tagmill_wire import messages
 
 OPERATIONS = (
     lease.OPERATION,
+    completion.OPERATION,
     batches.OPERATION,
     imports.OPERATION,
     documents.OPERATION,

@@ -18,6 +18,7 @@ from twisted.web.resource import IResource
 
 from api import metrics, problems
 from api.limits import MAX_STRANGERS_BYTES, SMALL, BodyLimit, limit_of
+from api.server.board import Slot
 from api.server.channel import IDLE_SECONDS, Channel
 from api.server.unread import Unread
 from tagmill.config import MIB
@@ -171,7 +172,15 @@ class Request(server.Request):
     def process(self) -> None:
         self.began = time.monotonic()
         self.site.in_flight.add(self)
+        if self.site.is_draining:
+            self.part()
         super().process()
+
+    def part(self) -> None:
+        """Its answer is the last one on this connection, and says so where it has not begun."""
+        self.channel.persistent = False
+        if not self.startedWriting:
+            self.setHeader("Connection", "close")
 
     def fail(self, error: TagmillError) -> None:
         """Answer with the error's problem document, also while the body is still arriving."""
@@ -223,8 +232,8 @@ class Request(server.Request):
 
 @dataclass(frozen=True)
 class Caps:
-    """Connections at once. `address`: of one address; None where proxies hide the clients'.
-    `unread`: bytes that wait for all clients together."""
+    """Connections at once: `total` to all processes of the server. `address`: of one address, here;
+    None where proxies hide the clients'. `unread`: bytes that wait for all clients together."""
 
     total: int
     address: int | None
@@ -245,6 +254,7 @@ class Site(server.Site):
         caps: Caps,
         intake: Callable[[Request], Intake | None],
         gate: Callable[[Request], Gate],
+        slot: Slot | None = None,
     ) -> None:
         # Django parses forms itself.
         super().__init__(
@@ -256,10 +266,14 @@ class Site(server.Site):
         self.gate = gate
         self._caps = caps
         self._connections: Counter[str] = Counter()
+        self._slot = slot
         self._refusal_logged: float | None = None
         self.unread = Unread(caps.unread)
         self.in_flight: set[Request] = set()
         self._idle: list[Deferred[None]] = []
+        self._channels: set[Channel] = set()
+        self._all_closed: Deferred[None] | None = None
+        self.is_draining = False
 
     def getResourceFor(self, request: Request) -> IResource:
         for route in self.routes:
@@ -274,15 +288,18 @@ class Site(server.Site):
         """None refuses the connection: it is closed before a byte is read."""
         host = addr.host
         of_address = self._caps.address
-        if self.connections >= self._caps.total or (
+        connections = self.connections if self._slot is None else self._slot.all_connections
+        if connections >= self._caps.total or (
             of_address is not None and self._connections[host] >= of_address
         ):
             metrics.REFUSED_CONNECTIONS.inc()
             self._log_refusal(host)
             return None
         self._connections[host] += 1
+        self._counted()
         channel = super().buildProtocol(addr)
         channel.client_host = host
+        self._channels.add(channel)
         return channel
 
     def disconnected(self, channel: Channel) -> None:
@@ -290,6 +307,15 @@ class Site(server.Site):
         self._connections[channel.client_host] -= 1
         if not self._connections[channel.client_host]:
             del self._connections[channel.client_host]
+        self._counted()
+        self._channels.discard(channel)
+        if self._all_closed is not None and not self._channels:
+            closed, self._all_closed = self._all_closed, None
+            closed.callback(None)
+
+    def _counted(self) -> None:
+        if self._slot is not None:
+            self._slot.connections = self.connections
 
     @property
     def connections(self) -> int:
@@ -322,6 +348,24 @@ class Site(server.Site):
             idle, self._idle = self._idle, []
             for waiting in idle:
                 waiting.callback(None)
+
+    def drain(self) -> Deferred[None]:
+        """Fires when the requests that run are answered, and the answers have left: what was
+        written is in a buffer at first, and would be lost with it."""
+        self.is_draining = True
+        for request in self.in_flight:
+            request.part()
+        return self.when_idle().addCallback(lambda _: self._close())
+
+    def _close(self) -> Deferred[None]:
+        closed: Deferred[None] = Deferred()
+        if not self._channels:
+            closed.callback(None)
+            return closed
+        self._all_closed = closed
+        for channel in list(self._channels):
+            channel.loseConnection()
+        return closed
 
     def when_idle(self) -> Deferred[None]:
         """Fires when no request is being answered."""

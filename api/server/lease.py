@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 from typing import ClassVar
+from uuid import UUID
 
-from api.protocol import authenticated, check_leases, registered
+from api.protocol import called, caller, check_leases
 from api.server.broker import Broker, Poll, Taken
 from api.server.http import Request
 from api.server.native import Native, body_of, credentials, respond
 from api.server.operations import APPLIED, PREFER, WORKERS, Answer, Content, Operation
 from api.strict import refuse_type
 from tagmill.errors import Invalid
-from tagmill.fleet.models import Partition
-from tagmill.work import leases, workers
-from tagmill.work.models import WorkerToken
-from tagmill_wire.messages import TOKEN_SCHEME, LeaseAnswer, LeaseRequest, dump
+from tagmill.work import leases
+from tagmill_wire.messages import TOKEN_SCHEME, LeaseAnswer, LeaseRequest, NextLease, dump
 
 WAIT = re.compile(r"(?:^|[,;\s])wait=(\d{1,6})(?:$|[,;\s])")
 
@@ -66,42 +65,38 @@ def wait(prefer: str | None) -> int:
 
 
 def take(poll: Poll) -> Taken:
-    """One attempt, in a thread. Authenticates each time: a token may be revoked while it waits. And
-    does so first: a stranger's message is not even read."""
-    token = authenticated(poll.token)
-    asked = checked(poll.request)
-    worker = registered(asked.worker, token)
-    clusters = cluster_ids(token)
-    if poll.is_new and asked.leases is not None:
-        leases.give_back_unnamed(worker, asked.leases)
-    poll.is_new = False
-    answer = leases.lease(worker, asked.max_partitions, asked.holds)
-    leased: frozenset[int] = frozenset()
-    if answer.leases:
-        poll.dumped = dump(answer)
-        partitions = [lease.partition for lease in answer.leases]
-        leased = frozenset(
-            Partition.objects.filter(id__in=partitions).values_list("cluster_id", flat=True)
-        )
-    return Taken(answer, clusters, leased, frozenset(asked.holds))
+    """One attempt, in a thread. Authenticates each time: a token may be revoked while it waits."""
+    if poll.asked is None:
+        asked, worker = called(poll.token, LeaseRequest, poll.body)
+        check(asked)
+        if asked.leases is not None:
+            leases.give_back_unnamed(worker, asked.leases)
+        poll.asked = asked
+    else:
+        asked = poll.asked
+        worker = caller(poll.token, UUID(asked.worker))
+    granted = leases.grant(worker, asked.max_partitions, asked.holds)
+    if granted.answer.leases:
+        poll.dumped = dump(granted.answer)
+    clusters = None if worker.cluster_ids is None else frozenset(worker.cluster_ids)
+    return Taken(granted.answer, clusters, granted.clusters, frozenset(asked.holds))
 
 
-def checked(asked: LeaseRequest) -> LeaseRequest:
+def check(asked: LeaseRequest | NextLease) -> None:
     """Raises Invalid."""
     if not 1 <= asked.max_partitions <= MAX_PARTITIONS:
         raise Invalid(f"must be 1 to {MAX_PARTITIONS}", field="max_partitions")
     if len(asked.holds) > MAX_HOLDS:
         raise Invalid(f"must be {MAX_HOLDS} partitions at most", field="holds")
     check_leases(asked.leases or ())
-    return asked
 
 
 def give_back(poll: Poll, answer: LeaseAnswer) -> None:
-    worker = registered(poll.request.worker, authenticated(poll.token))
-    leases.give_up(worker, [lease.lease for lease in answer.leases], "the client disconnected")
+    if poll.asked is not None:
+        give_up(poll.token, poll.asked.worker, answer)
 
 
-def cluster_ids(token: WorkerToken) -> frozenset[int] | None:
-    """The token's clusters; None for every cluster."""
-    clusters = workers.clusters_of(token)
-    return None if clusters is None else frozenset(clusters.values_list("id", flat=True))
+def give_up(token: str, worker: str, answer: LeaseAnswer) -> None:
+    """The client has gone before it had the answer."""
+    named = [lease.lease for lease in answer.leases]
+    leases.give_up(caller(token, UUID(worker)), named, "the client disconnected")

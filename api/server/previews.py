@@ -26,8 +26,8 @@ from tagmill.errors import Busy, PreviewGone
 
 T = TypeVar("T")
 
-# Previews that are stored at the same moment, clients that have a turn or wait for it, and the
-# turns that one of them may wait for.
+# Previews that are stored at the same moment by all processes of a server; and in each of them,
+# clients that have a turn or wait for it, and the turns that one of them may wait for.
 MAX_AT_ONCE = 4
 MAX_CLIENTS = 1000
 MAX_WAITING = 16
@@ -38,12 +38,12 @@ class Turns:
 
     While a preview is stored, it holds the jobs of all partitions, and no worker is given any of
     them: ten at once would leave hardly a gap. One that is stuck keeps its client's others waiting,
-    and nobody else's.
+    and nobody else's. Two processes that have a client's previews meet at a lock of the database.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MAX_AT_ONCE) -> None:
         self._locks: dict[int, DeferredLock] = {}
-        self._all = DeferredSemaphore(MAX_AT_ONCE)
+        self._all = DeferredSemaphore(most)
 
     def __len__(self) -> int:
         return len(self._locks)
@@ -88,9 +88,9 @@ class DjangosOwn(Native):
 class PreviewsResource(DjangosOwn):
     methods: ClassVar[tuple[str, ...]] = ("POST",)
 
-    def __init__(self, threads: Threads, django: Any) -> None:
+    def __init__(self, threads: Threads, django: Any, most: int) -> None:
         super().__init__(threads, django)
-        self._turns = Turns()
+        self._turns = Turns(most)
 
     def is_native(self, request: Request) -> bool:
         return request.method == b"POST"

@@ -115,7 +115,7 @@ class PreviewRun:
             running.rebuild(names)
         with self._connected(running) as api:
             for _ in range(3):
-                self._preview(api)
+                self.preview(api)
 
     def _measure(self, running: Running) -> list[Sample]:
         found = []
@@ -123,7 +123,7 @@ class PreviewRun:
             task = bar.add_task("previews", total=self.options.previews)
             for _ in range(self.options.previews):
                 began = time.time()
-                body, sample = self._preview(api)
+                body, sample = self.preview(api)
                 row = running.rig.row(TIMES, body["uuid"])
                 if row is not None:
                     marks = [began, *(float(value) for value in row), began + sample.seconds]
@@ -144,7 +144,7 @@ class PreviewRun:
         with contextlib.closing(api):
             yield api
 
-    def _preview(self, api: Api, client: str = "bench") -> tuple[Any, Sample]:
+    def preview(self, api: Api, client: str = "bench") -> tuple[Any, Sample]:
         # A generator runs in one thread at a time, and raises ValueError in the others.
         with self._next_text:
             text = next(self._texts)
@@ -186,7 +186,7 @@ class PreviewRun:
     @contextlib.contextmanager
     def _client(self, running: Running, number: int) -> Iterator[Ask]:
         with self._connected(running) as api:
-            yield lambda: self._preview(api, f"client {number}")[1].seconds
+            yield lambda: self.preview(api, f"client {number}")[1].seconds
 
     # -- the result ------------------------------------------------------------------------------
 

@@ -39,6 +39,8 @@ reactor: Any = _reactor
 WAIT_SECONDS = 25
 # A server that refuses or breaks off is asked again after this long; a real worker backs off.
 RETRY_SECONDS = 0.2
+# As many as a real worker asks for.
+MAX_PARTITIONS = 64
 # Connections made at the same time; more would only fill the server's accept queue.
 REGISTRATIONS = 16
 GONE = 410
@@ -197,6 +199,7 @@ class SimulatedWorker:
         self._incarnation = ""
         self._leases: list[str] = []
         self._images: dict[int, int] = {}
+        self._next: dict[str, Any] | None = None
         self.is_registered = False
 
     async def run(self) -> None:
@@ -210,7 +213,7 @@ class SimulatedWorker:
                 except Refused as error:
                     self._fleet.count_error(str(error))
                     if error.status == GONE:
-                        self._uuid = ""
+                        self._uuid, self._next = "", None
                     await deferLater(reactor, RETRY_SECONDS)
                 except OSError as error:
                     self._fleet.count_error(type(error).__name__)
@@ -227,7 +230,8 @@ class SimulatedWorker:
                 connection.close()
 
     async def _register(self) -> None:
-        message = messages.Register(self._name, "simulated", str(messages.VERSION))
+        said = str(messages.VERSION)
+        message = messages.Register(self._name, "simulated", said, protocol=messages.VERSION)
         body = await self._post("workers/register", message)
         answer = messages.load(messages.Registered, body)
         self._uuid = answer.worker
@@ -241,23 +245,30 @@ class SimulatedWorker:
 
     async def _turn(self) -> bool:
         """One lease to its end. False: this worker is gone."""
-        report, began = self._fleet.report, reactor.seconds()
-        message = messages.LeaseRequest(self._uuid, 1, list(self._images))
-        body = await self._post("workers/lease", message, wait=WAIT_SECONDS)
-        answer = orjson.loads(body)
+        answer, self._next = self._next, None
+        if answer is None or not answer["leases"]:
+            answer = await self._lease()
         if not answer["leases"]:
-            report.parked += 1
+            self._fleet.report.parked += 1
             return True
-        self._fleet.report.lease_ms.append((reactor.seconds() - began) * 1000)
         self._leases = [lease["lease"] for lease in answer["leases"]]
         if self._chance(self._behaviour.fail):
             self._fleet.report.vanished += 1
             return False
         results = [await self._result(lease) for lease in answer["leases"]]
-        await deferLater(reactor, self._behaviour.evaluation)
+        await deferLater(reactor, self._behaviour.evaluation * len(results))
         await self._complete(results)
         self._leases = []
         return True
+
+    async def _lease(self) -> dict[str, Any]:
+        began = reactor.seconds()
+        message = messages.LeaseRequest(self._uuid, MAX_PARTITIONS, list(self._images))
+        body = await self._post("workers/lease", message, wait=WAIT_SECONDS)
+        answer: dict[str, Any] = orjson.loads(body)
+        if answer["leases"]:
+            self._fleet.report.lease_ms.append((reactor.seconds() - began) * 1000)
+        return answer
 
     async def _result(self, lease: dict[str, Any]) -> messages.PartitionResult:
         partition, capacity = lease["partition"], lease["capacity"]
@@ -305,7 +316,9 @@ class SimulatedWorker:
         return rev or 0
 
     async def _complete(self, results: list[messages.PartitionResult]) -> None:
-        message = messages.Completion(self._uuid, self._incarnation, results)
+        # As a real worker: the next lease comes with the answer.
+        following = messages.NextLease(MAX_PARTITIONS, list(self._images))
+        message = messages.Completion(self._uuid, self._incarnation, results, following)
         if self._chance(self._behaviour.late):
             give_up = messages.GiveUp(self._uuid, self._leases, "simulated: late")
             await self._post("workers/fail", give_up)
@@ -313,14 +326,19 @@ class SimulatedWorker:
         body = await self._post("workers/complete", message)
         report = self._fleet.report
         report.complete_ms.append((reactor.seconds() - began) * 1000)
-        for result in orjson.loads(body)["results"]:
+        answer = orjson.loads(body)
+        self._next = answer.get("next")
+        if self._next and self._next["leases"]:
+            report.lease_ms.append(report.complete_ms[-1])
+        for result in answer["results"]:
             if result["outcome"] == "late":
                 report.late += 1
             else:
                 report.applied += 1
         if self._chance(self._behaviour.duplicate):
             report.duplicates += 1
-            await self._post("workers/complete", message)
+            again = messages.Completion(self._uuid, self._incarnation, results)
+            await self._post("workers/complete", again)
 
     async def _beat(self) -> None:
         """Uses a connection of its own, since the other may be in a long-poll. Raises nothing."""

@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator, mo
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from tagmill import cores
 from tagmill.errors import ConfigurationError
 from tagmill_wire.sizes import size
 
@@ -22,6 +23,9 @@ ROOT = Path(__file__).resolve().parents[2]
 KIB = 1024
 MIB = 1024 * KIB
 MAX_PORT = 65_535
+MAX_PROCESSES = 64
+# Each of a server's processes takes an equal part of these.
+DIVIDED = ("connections_per_address", "unread_bytes", "batch_cache_bytes")
 
 
 class Config(BaseSettings):
@@ -44,6 +48,10 @@ class Config(BaseSettings):
 
     lock_seconds: Annotated[float, Field(gt=0, le=3600)] = 10.0
     """The longest that a statement of an API server waits for a lock."""
+
+    prepare_after: Annotated[int, Field(ge=0, le=1000)] = 5
+    """A connection prepares a statement of a hot path that comes for so many times. 0: never, as
+    poolers before PgBouncer 1.22 want it, which hand connections on between transactions."""
 
     var: Path = ROOT / "var"
     """The data directory: the embedded PostgreSQL, the secret key, the demo's state."""
@@ -86,20 +94,26 @@ class Config(BaseSettings):
     """What `/metrics` asks for as `Authorization: Bearer`. Empty: it answers only to clients on the
     same machine that come without a proxy."""
 
+    processes: Annotated[int, Field(ge=1, le=MAX_PROCESSES)] = 1
+    """Processes of an API server, behind one address; `auto`: one for each core. Each has threads,
+    connections to the database and caches of its own, which docs/server.md counts."""
+
     threads: Annotated[int, Field(ge=2, le=64)] = 16
-    """Threads for REST and admin requests. Waiting workers and event streams need none."""
+    """Threads of each process for REST and admin requests. Waiting workers and event streams need
+    none."""
 
     connections: Annotated[int, Field(ge=16, le=65_536)] = 8192
-    """Most connections at once; further ones are closed. A worker has up to four."""
+    """Most connections at once, to all processes of a server; further ones are closed. A worker has
+    up to four."""
 
     connections_per_address: Annotated[int, Field(ge=4, le=65_536)] = 2048
-    """Most connections of one address. Not counted where `TAGMILL_TRUSTED_PROXIES` is above 0:
-    there, every connection is a proxy's."""
+    """Most connections of one address; each process takes its part of them. Not counted where
+    `TAGMILL_TRUSTED_PROXIES` is above 0: there, every connection is a proxy's."""
 
     unread_bytes: Annotated[int, Field(ge=1 * MIB)] = 256 * MIB
-    """Most bytes of answers that wait in memory for clients that read slowly, all together. Beyond
-    it, those that have been behind for longest are disconnected. What a connection's buffer holds
-    anyway, 64 KiB at most, is not counted."""
+    """Most bytes of answers that wait in memory for clients that read slowly, all together; each
+    process has its part. Beyond it, those that have been behind for longest are disconnected. What
+    a connection's buffer holds anyway, 64 KiB at most, is not counted."""
 
     drain_seconds: Annotated[float, Field(ge=0.1, le=600)] = 20.0
     """How long a server that is told to stop lets running requests finish. Kubernetes kills after
@@ -145,7 +159,8 @@ class Config(BaseSettings):
     64 MiB, which every worker takes."""
 
     batch_cache_bytes: Annotated[int, Field(ge=0)] = 64 * MIB
-    """Memory for batch bodies kept serialised and compressed. 0 keeps none."""
+    """Memory for batch bodies kept serialised and compressed; each process has its part. 0 keeps
+    none."""
 
     lease_seconds: Annotated[int, Field(ge=2, le=3600)] = 60
     """How long a lease lasts without a heartbeat, by the database's clock."""
@@ -200,6 +215,15 @@ class Config(BaseSettings):
         is_size = (info.field_name or "").endswith("_bytes") and isinstance(value, str)
         return size(value) if is_size else value
 
+    @field_validator("processes", mode="before")
+    @classmethod
+    def _counts_cores(cls, value: Any) -> Any:
+        if value == "auto":
+            return min(cores.available(), MAX_PROCESSES)
+        if isinstance(value, str) and not value.strip().isdigit():
+            raise ValueError(f"must be a number from 1 to {MAX_PROCESSES}, or auto")
+        return value
+
     @field_validator("listen")
     @classmethod
     def _has_port(cls, value: str) -> str:
@@ -217,6 +241,15 @@ class Config(BaseSettings):
                 "leases of workers that live"
             )
         return self
+
+    def part(self, most: int) -> int:
+        """What one process may take of `most` that the whole server may: 1 at least, unless that is
+        nothing."""
+        return min(most, max(1, most // self.processes))
+
+    def of_one_process(self) -> Self:
+        """The same, with one process's part of what is divided."""
+        return self.model_copy(update={name: self.part(getattr(self, name)) for name in DIVIDED})
 
     @property
     def listen_address(self) -> tuple[str, int]:

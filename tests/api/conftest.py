@@ -13,10 +13,9 @@ from tagmill.flows import ingest
 from tagmill.flows.ingest import Upload
 from tagmill.work import leases, workers
 from tagmill.work.models import Worker
-from tagmill_wire.messages import Completion, dump
 from tests.support.fleet import GPU
 from tests.support.http import client_of
-from tests.support.workers import evaluated
+from tests.support.workers import complete, evaluated
 
 
 @pytest.fixture
@@ -70,8 +69,8 @@ def worker(cluster: Cluster) -> APIClient:
 
 @pytest.fixture
 def evaluate(worker: APIClient) -> Callable[[], int]:
-    """Does all the work there is; answers how many matches applied. It registers and completes over
-    HTTP; what the server answers natively comes from the domain."""
+    """Does all the work there is; answers how many matches applied. It registers over HTTP; what
+    the server answers natively comes from the domain."""
 
     def run() -> int:
         said = {"name": "w1", "evaluator": "lxml", "version": "1"}
@@ -81,12 +80,7 @@ def evaluate(worker: APIClient) -> Callable[[], int]:
         me = Worker.objects.get(uuid=registered["worker"])
         while (leased := leases.lease(me, 8, [])).leases:
             results = [evaluated(leased, lease) for lease in leased.leases]
-            done = Completion(registered["worker"], registered["incarnation"], results)
-            answer = worker.post(
-                "/api/v1/workers/complete", dump(done), content_type="application/json"
-            )
-            assert answer.status_code == 200, answer.content
-            applied += sum(item["applied"] for item in answer.json()["results"])
+            applied += sum(item.applied for item in complete(me, *results).results)
         return applied
 
     return run

@@ -72,7 +72,6 @@ ADDRESSES = [
 FOR_WORKERS = [
     ("post", "workers/register"),
     ("post", "workers/heartbeat"),
-    ("post", "workers/complete"),
     ("post", "workers/fail"),
 ]
 

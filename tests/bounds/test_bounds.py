@@ -45,7 +45,7 @@ def test_no_text_of_allowed_size_takes_the_server_long_or_much_memory(kind: str)
 
 
 def test_warnings_are_kept_within_a_bound() -> None:
-    kept = linting._Kept(None)
+    kept = linting.Kept(None)
     warning = Warning("constant", "x" * 1000, 1, 1, "y" * 20_000)
     for number in range(1000):
         kept.keep((f"{number}", ()), (warning,) * 10)

@@ -69,8 +69,7 @@ def test_no_hot_statement_reads_a_large_table_whole() -> None:
         (matches, "stale", {"partitions": partitions[:1]}),
         (matches, "stale", {"partitions": partitions[:4]}),
         *(
-            (matches, name, {**locked, "advancing": advancing})
-            for name in ("lock_matches", "locked_matches")
+            (matches, "lock_matches", {**locked, "advancing": advancing})
             for locked in [{"partitions": partitions[:4], "expressions": expressions}]
             for advancing in ([], partitions[:4])
         ),

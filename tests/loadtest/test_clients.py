@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import time
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -21,6 +21,7 @@ from loadtest.benches.preview import (
 )
 from loadtest.rig.clients import Ask, Clients
 from loadtest.rig.http import Api
+from tests.support.threads import DEADLINE_SECONDS
 
 Connect = Callable[[int], AbstractContextManager[Ask]]
 
@@ -37,27 +38,44 @@ def nothing() -> None:
     pass
 
 
-def quick(_: int) -> float:
-    time.sleep(0.001)
-    return 0.001
+class Server:
+    """Answers the first question of each client at once, but for the `slow` one's; all others when
+    it is let go. The answer is the client's number."""
+
+    def __init__(self, slow: int | None = None) -> None:
+        self.slow = slow
+        self.asked: set[int] = set()
+        self.let_go = threading.Event()
+
+    def answer(self, number: int) -> float:
+        if number in self.asked or number == self.slow:
+            assert self.let_go.wait(DEADLINE_SECONDS)
+        self.asked.add(number)
+        return float(number)
 
 
 def test_each_client_is_answered_before_anything_is_measured() -> None:
-    def slow(number: int) -> float:
-        time.sleep(0.1 if number == 2 else 0.001)
-        return float(number)
+    server = Server(slow=2)
 
-    with Clients(3, connecting(slow), 10) as clients:
-        clients.wait(nothing)
+    with Clients(3, connecting(server.answer), 10) as clients:
+
+        def others_are_answered() -> None:
+            if clients.seconds() == [0.0, 1.0]:
+                server.let_go.set()
+
+        clients.wait(others_are_answered)
         assert set(clients.seconds()) == {0.0, 1.0, 2.0}
         clients.check()
 
 
 def test_an_error_of_one_client_ends_the_measurement() -> None:
+    server = Server()
+
     def refused(number: int) -> float:
         if number == 1:
+            server.let_go.set()
             raise OSError("refused")
-        return quick(number)
+        return server.answer(number)
 
     with (
         Clients(2, connecting(refused), 10) as clients,
@@ -76,27 +94,25 @@ def test_an_error_after_the_first_answers_is_found_at_the_end() -> None:
 
 
 def test_clients_are_not_waited_for_without_end() -> None:
-    def stuck(number: int) -> float:
-        time.sleep(0.5 if number else 0.001)
-        return 0.001
+    server = Server(slow=1)
 
     with (
-        Clients(2, connecting(stuck), 0.1) as clients,
+        Clients(2, connecting(server.answer), 0.1) as clients,
         pytest.raises(BenchError, match=r"1 clients had no answer within 0\.1 s"),
     ):
         clients.wait(nothing)
+    server.let_go.set()
 
 
 def test_what_the_stack_says_while_clients_wait_gets_out() -> None:
+    server = Server(slow=0)
+
     def ended() -> None:
+        server.let_go.set()
         raise BenchError("server ended")
 
-    def late(_: int) -> float:
-        time.sleep(0.2)
-        return 0.2
-
     with (
-        Clients(1, connecting(late), 10) as clients,
+        Clients(1, connecting(server.answer), 10) as clients,
         pytest.raises(BenchError, match="server ended"),
     ):
         clients.wait(ended)
@@ -111,7 +127,7 @@ def test_many_clients_preview_different_definitions_at_once() -> None:
     api = cast(Api, Answering())
 
     def ask(_: int) -> list[str]:
-        return [run._preview(api)[1].definition for _ in range(300)]
+        return [run.preview(api)[1].definition for _ in range(300)]
 
     with ThreadPoolExecutor(8) as pool:
         found = [text for texts in pool.map(ask, range(8)) for text in texts]

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
+import psycopg
 import pytest
 
 from loadtest.references.libxml_postgres import PREFIX, find_binaries, libxml_postgres
 from tests.loadtest.conftest import ROOT, SECONDS
 
 RUN = """
-import time
+import signal
 from loadtest.references.libxml_postgres import libxml_postgres
 with libxml_postgres():
     print("ready", flush=True)
-    time.sleep(600)
+    signal.pause()
 """
 
 pytestmark = pytest.mark.skipif(find_binaries() is None, reason="no binaries of PostgreSQL")
@@ -58,13 +58,12 @@ def test_a_killed_run_leaves_no_server_and_the_next_one_removes_its_directory(
     )
     assert run.stdout is not None
     assert run.stdout.readline() == "ready\n"
-    assert servers(directory)
+    started = servers(directory)
+    assert started
     run.kill()
     run.communicate()
-    deadline = time.monotonic() + SECONDS
-    while servers(directory):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    psutil.wait_procs(started, timeout=SECONDS)
+    assert not servers(directory)
     assert list(directory.glob(f"{PREFIX}{run.pid}-*"))
     with libxml_postgres():
         assert not list(directory.glob(f"{PREFIX}{run.pid}-*"))
@@ -78,7 +77,8 @@ def test_an_interrupted_start_leaves_nothing(
         assert servers(directory)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("loadtest.references.libxml_postgres._wait_until_ready", interrupted)
+    # The server has been started, and is asked whether it is ready.
+    monkeypatch.setattr(psycopg, "connect", interrupted)
     with pytest.raises(KeyboardInterrupt), libxml_postgres():
         pass
     assert not servers(directory)

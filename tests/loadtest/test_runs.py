@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import signal
-import time
 from pathlib import Path
 
 import psutil
@@ -23,6 +22,7 @@ from loadtest.rig.scratch import PREFIX, drop_leftovers
 from tagmill import config
 from tagmill.tags import tags
 from tests.loadtest.conftest import SECONDS, Run, start
+from tests.support.threads import until
 
 
 def databases() -> list[str]:
@@ -181,12 +181,14 @@ def generates(child: psutil.Process) -> bool:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_interrupted_bench_leaves_no_process_and_no_database(number: int) -> None:
     bench = start("bench", "fleet", "--workers", "4", "--seconds", "60", "--evaluation", "0.01")
-    process, deadline = psutil.Process(bench.pid), time.monotonic() + SECONDS
-    # The generator is the last to be started.
-    while not any(generates(child) for child in process.children()):
+    process = psutil.Process(bench.pid)
+
+    def is_measuring() -> bool:
         assert bench.poll() is None, bench.communicate()[0]
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+        # The generator is the last to be started.
+        return any(generates(child) for child in process.children())
+
+    until(is_measuring, "measuring", SECONDS, every=0.05)
     children = process.children(recursive=True)
     os.kill(bench.pid, number)
     bench.communicate(timeout=SECONDS)

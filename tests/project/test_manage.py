@@ -135,9 +135,9 @@ def test_useradd_is_found_where_debian_has_it(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setattr(database, "SYSTEM_PATHS", ("/nothing",))
     with pytest.raises(ConfigurationError, match="useradd"):
-        database._find_useradd()
+        database.find_useradd()
     monkeypatch.undo()
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setenv("PATH", "/nowhere")
-    database._find_useradd()
+    database.find_useradd()
     assert "/usr/sbin" in os.environ["PATH"].split(os.pathsep)

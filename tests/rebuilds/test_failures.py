@@ -97,7 +97,7 @@ def test_a_failure_of_what_the_lease_did_not_name_does_not_count() -> None:
     for _ in range(2):
         _, lease = lease_one(worker)
         assert [item.expression for item in lease.expressions] == [expression(ANY).id]
-        said = [Failure(expression().id, "I say so"), Failure(1 << 80, "there is none")]
+        said = [Failure(expression().id, "I say so"), Failure((1 << 63) - 1, "there is none")]
         complete(worker, result(lease, {}, failures=said))
     assert expression().attempts == 0
     work(worker)

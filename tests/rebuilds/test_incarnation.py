@@ -105,7 +105,7 @@ def test_vocabularies_of_another_incarnation_are_merged_anew(worker: Worker) -> 
             rev=7,
             version=vocabularies.words.VERSION,
             documents=1,
-            data=vocabularies._pack(_vocabulary(text)),
+            data=vocabularies.pack(_vocabulary(text)),
         )
 
     learnt("<one/>")

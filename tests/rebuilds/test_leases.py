@@ -256,10 +256,11 @@ def test_bits_beyond_the_slots_given_out_are_dropped(worker: Worker) -> None:
     assert bitmap.from_bytes(Match.objects.get().members) == 1
 
 
-def test_ids_out_of_range_are_stale_and_do_no_harm(worker: Worker) -> None:
+def test_ids_that_nobody_has_are_stale_and_do_no_harm(worker: Worker) -> None:
     answer, lease = lease_one(worker)
     good = evaluated(answer, lease)
-    huge = 1 << 80
+    # The largest that a message may have.
+    huge = (1 << 63) - 1
     odd = replace(good.matches[0], expression=huge)
     outcomes = complete(
         worker, replace(good, matches=[odd]), replace(good, partition=huge, lease=str(uuid4()))

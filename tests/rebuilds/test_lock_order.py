@@ -63,7 +63,7 @@ def test_rows_are_locked_by_the_helpers_alone() -> None:
     for path in places:
         text = path.read_text()
         assert "select_for_update" not in text, path
-        for name in re.findall(r'sql\.(?:rows|run)\(\s*__file__,\s*"(\w+)"', text):
+        for name in re.findall(r'sql\.\w+\(\s*(?:\w+,\s*)?__file__,\s*"(\w+)"', text):
             query = sql.query(str(path), name)
             assert name in UNDER_ANOTHER_LOCK or not locking.search(query), (path, name)
 

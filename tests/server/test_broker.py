@@ -10,7 +10,7 @@ from twisted.internet.task import Clock
 
 from api.server.broker import LOOK_AGAIN_SECONDS, WAKE, Broker, Poll, Taken
 from tagmill.errors import DatabaseUnavailable
-from tagmill_wire.messages import LeaseAnswer, LeasedPartition, LeaseRequest, dump
+from tagmill_wire.messages import LeaseAnswer, LeasedPartition, LeaseRequest, dump, load
 
 NOTHING = LeaseAnswer([], {})
 
@@ -27,6 +27,7 @@ class Attempts:
 
     def _take(self, poll: Poll) -> Deferred[Taken]:
         found: Deferred[Taken] = Deferred()
+        poll.asked = load(LeaseRequest, poll.body)
         self.running.append((poll, found))
         return found
 
@@ -54,7 +55,7 @@ class Attempts:
     def find_nothing(self, name: str, clusters: Iterable[int] | None = None) -> None:
         poll, found = self._end(name)
         able = frozenset(clusters) if clusters else None
-        found.callback(Taken(NOTHING, able, holds=frozenset(poll.request.holds)))
+        found.callback(Taken(NOTHING, able, holds=frozenset(asked(poll).holds)))
 
     def find(self, name: str, cluster: int = 1) -> LeaseAnswer:
         answer = LeaseAnswer([LeasedPartition(f"lease of {name}", 1, "c", 1, 8, [])], {})
@@ -62,12 +63,17 @@ class Attempts:
         return answer
 
     def _end(self, name: str) -> tuple[Poll, Deferred[Taken]]:
-        (number,) = (n for n, (poll, _) in enumerate(self.running) if poll.request.worker == name)
+        (number,) = (n for n, (poll, _) in enumerate(self.running) if asked(poll).worker == name)
         return self.running.pop(number)
 
     @property
     def trying(self) -> list[str]:
-        return [poll.request.worker for poll, _ in self.running]
+        return [asked(poll).worker for poll, _ in self.running]
+
+
+def asked(poll: Poll) -> LeaseRequest:
+    assert poll.asked is not None
+    return poll.asked
 
 
 @pytest.fixture

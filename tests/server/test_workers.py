@@ -202,3 +202,62 @@ def test_the_events_of_a_rebuild_go_on_to_its_end(fleet: Stack) -> None:
     again = call(fleet, "GET", path, Authorization=token)[1]
     assert again.startswith(b"event: end\n")
     assert call(fleet, "GET", path)[0].status == 401
+
+
+def posted(stack: Stack, header: str, **message: Any) -> tuple[int, Any]:
+    path = "/api/v1/workers/complete"
+    response, data = call(stack, "POST", path, json.dumps(message), Authorization=header)
+    return response.status, json.loads(data)
+
+
+def test_a_completion_asks_for_the_next_lease(fleet: Stack) -> None:
+    """What it names is kept; what it does not name never arrived."""
+    header, uuid = worker(fleet)
+    body = json.dumps({"worker": uuid, "max_partitions": 1})
+    _, data = call(fleet, "POST", LEASE, body, Authorization=header)
+    leased = json.loads(data)
+    (lease,) = leased["leases"]
+    result = {
+        **{"lease": lease["lease"], "partition": lease["partition"], "rev": lease["rev"]},
+        **{"matches": [], "failures": [], "documents": 0, "seconds": 0.0},
+    }
+    said = {"worker": uuid, "incarnation": leased["incarnation"], "results": [result]}
+    following = {"max_partitions": 8, "holds": [], "leases": []}
+    status, answer = posted(fleet, header, **said, next=following)
+    assert (status, answer["results"][0]["outcome"]) == (200, "applied")
+    # The other one: its own, for which it had no match, waits behind it.
+    (following_lease,) = answer["next"]["leases"]
+    both = {partition("north"), partition("south")}
+    assert {lease["partition"], following_lease["partition"]} == both
+    assert answer["next"]["incarnation"] == leased["incarnation"]
+    # A worker of protocol 1 asks for nothing, and is sent nothing that it does not know.
+    status, answer = posted(fleet, header, **said)
+    assert (status, answer.keys(), answer["results"][0]["outcome"]) == (200, {"results"}, "late")
+    status, problem = posted(fleet, header, **said, next={"max_partitions": 0})
+    assert (status, problem["field"]) == (400, "max_partitions")
+
+
+def test_only_a_worker_that_speaks_it_is_told_the_newer_protocol(fleet: Stack) -> None:
+    _, token = workers.issue_token("older", "all")
+    said = {"name": "w", "evaluator": "lxml", "version": "1"}
+    for asked, answered in (({}, None), ({"protocol": 2}, 2), ({"protocol": 9}, 2)):
+        response, data = call(
+            fleet,
+            "POST",
+            "/api/v1/workers/register",
+            json.dumps({**said, **asked}),
+            Authorization=f"Worker {token}",
+            Content_Type="application/json",
+        )
+        assert (response.status, json.loads(data).get("protocol")) == (201, answered)
+
+
+def test_a_token_that_is_revoked_completes_nothing(fleet: Stack) -> None:
+    header, uuid = of_cluster(fleet, "north")
+    WorkerToken.objects.update(revoked_at=Now())
+    said = {"worker": uuid, "incarnation": str(incarnation.current()), "results": []}
+    status, problem = posted(fleet, header, **said)
+    assert (status, problem["code"]) == (401, "unauthorized")
+    # Nor does a stranger learn what is wrong with a message.
+    status, problem = posted(fleet, header, worker=uuid)
+    assert (status, problem["code"]) == (401, "unauthorized")

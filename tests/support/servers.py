@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,11 +16,15 @@ from tests.support.sql import database_url
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
+def server(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: Sequence[str] = ("--no-maintenance",),
+) -> Generator[Stack, None, None]:
     monkeypatch.setenv("DATABASE_URL", database_url())
     monkeypatch.setenv("TAGMILL_VAR", str(tmp_path / "var"))
     with running(Stack(f"127.0.0.1:{free_port()}", "", tmp_path / "log")) as stack:
-        stack.start_server("--no-maintenance")
+        stack.start_server(*options)
         yield stack
 
 

@@ -35,13 +35,14 @@ def scanned(root: dict[str, Any]) -> set[str]:
 def database_url() -> str:
     """The test database, for another process."""
     found = connection.settings_dict
+    options = urlencode(
+        {key: value for key, value in found["OPTIONS"].items() if key != "prepare_threshold"}
+    )
     host = found["HOST"]
     user = quote(found["USER"] or "", safe="")
     password = f":{quote(found['PASSWORD'], safe='')}" if found["PASSWORD"] else ""
     port = f":{found['PORT']}" if found["PORT"] else ""
     if host.startswith("/"):
-        query = {**found["OPTIONS"], "host": host}
-        return f"postgresql://{user}{password}@{port}/{found['NAME']}?{urlencode(query)}"
-    return (
-        f"postgresql://{user}{password}@{host}{port}/{found['NAME']}?{urlencode(found['OPTIONS'])}"
-    )
+        where = urlencode({"host": host})
+        return f"postgresql://{user}{password}@{port}/{found['NAME']}?{options}&{where}"
+    return f"postgresql://{user}{password}@{host}{port}/{found['NAME']}?{options}"

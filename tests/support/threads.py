@@ -32,11 +32,17 @@ def in_thread(work: Callable[[], Any]) -> Future[Any]:
     return future
 
 
-def until(condition: Callable[[], Any], what: str) -> None:
-    end = time.monotonic() + DEADLINE_SECONDS
+def until(
+    condition: Callable[[], Any],
+    what: str,
+    seconds: float = DEADLINE_SECONDS,
+    every: float = 0.005,
+) -> None:
+    """Looks again and again: for what nobody announces."""
+    end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"still not: {what}"
-        threading.Event().wait(0.005)
+        time.sleep(every)
 
 
 def until_blocked(count: int = 1) -> None:

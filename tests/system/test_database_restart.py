@@ -6,8 +6,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +15,7 @@ import pytest
 
 from loadtest.rig.http import Api, ApiProblem
 from loadtest.rig.stack import MANAGE, Stack, free_port, running
+from tests.support.threads import until
 
 PATIENCE_SECONDS = 60
 NODES = 60
@@ -67,10 +66,7 @@ def status(api: Api) -> int:
 
 
 def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.02)
+    until(condition, "as before", PATIENCE_SECONDS, every=0.02)
 
 
 def test_a_restarted_database_costs_nothing_but_time(stack: Stack, postgres: Any) -> None:

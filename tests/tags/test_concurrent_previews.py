@@ -8,7 +8,9 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import transaction
 
+from tagmill import locks
 from tagmill.errors import NotFound
+from tagmill.locks import Lock
 from tagmill.matches.models import Expression
 from tagmill.tags import previews, tags
 from tagmill.tags.models import Preview
@@ -42,15 +44,29 @@ def test_two_previews_of_one_client_at_once_leave_the_later(user: User) -> None:
     assert [expression.text for expression in live] == [HAS_GPU]
 
 
+def test_previews_of_one_user_are_made_one_after_the_other(user: User) -> None:
+    """Whichever process of whichever server makes them."""
+    other = User.objects.create_user("ben")
+    with transaction.atomic():
+        locks.query(Lock.CLIENT, previews.__file__, "lock_previews_of", {"user": user.id})
+        waiting = in_thread(lambda: previews.start(ANY, {}, user, "c"))
+        until_blocked()
+        done(in_thread(lambda: previews.start(HAS_GPU, {}, other, "c")))
+        assert not waiting.done()
+    done(waiting)
+    assert Preview.objects.count() == 2
+
+
 def test_clients_that_swap_their_definitions_do_not_wait_for_each_other_for_ever(
     user: User,
 ) -> None:
-    previews.start(ANY, {}, user, "left")
-    previews.start(HAS_GPU, {}, user, "right")
+    users = {name: User.objects.create_user(name) for name in ("left", "right", "third")}
+    previews.start(ANY, {}, users["left"], "c")
+    previews.start(HAS_GPU, {}, users["right"], "c")
 
     def swap(client: str, first: int) -> None:
         for number in range(20):
-            previews.start(TEXTS[(first + number) % 2], {}, user, client)
+            previews.start(TEXTS[(first + number) % 2], {}, users[client], "c")
 
     running = [
         in_thread(lambda: swap("left", 1)),
@@ -86,10 +102,11 @@ def test_a_tag_is_deleted_while_clients_compare_with_it(user: User) -> None:
 def test_work_goes_on_while_previews_come_and_go(user: User) -> None:
     tags.create("gpu", definition=HAS_GPU)
     worker = a_worker()
+    users = {"left": user, "right": User.objects.create_user("ben")}
 
     def ask(client: str) -> None:
         for number in range(15):
-            made = previews.start(f"//node[{number + 1}]", {}, user, client)
+            made = previews.start(f"//node[{number + 1}]", {}, users[client], client)
             if number % 3 == 0:
                 previews.cancel(made.uuid)
 

@@ -91,6 +91,7 @@ class MockApi(Resource):
             "evaluation_seconds": 10.0,
             "batch_nodes": 1000,
             "batch_bytes": 1 << 22,
+            "protocol": 2,
         }
         self.evaluation_seconds: float | None = None
         self.most_nodes = 1000
@@ -128,11 +129,14 @@ class MockApi(Resource):
         if request.getHeader("authorization") != f"Worker {TOKEN}":
             return problem(401, "unauthorized")(request)
         fault = self.faults[call].popleft() if self.faults[call] else None
-        if fault is not None:
-            return fault(request)
-        if call == "batch":
+        return self.behave(request) if fault is None else fault(request)
+
+    def behave(self, request: Any) -> Any:
+        """What the request is answered with where there is no fault, or after it."""
+        path = request.path.decode().removeprefix("/api/v1/")
+        if path.startswith("partitions/"):
             return self._batch(request, int(path.split("/")[1]))
-        return getattr(self, f"_{call}")(request, body)
+        return getattr(self, f"_{path.removeprefix('workers/')}")(request, request.body)
 
     def _register(self, request: Any, body: bytes) -> bytes:
         self.registered.append(load(Register, body))
@@ -201,7 +205,11 @@ class MockApi(Resource):
     def _complete(self, request: Any, body: bytes) -> bytes:
         message = load(Completion, body)
         self.completions.append(message)
-        return orjson.dumps({"results": [self._apply(item) for item in message.results]})
+        answer: dict[str, Any] = {"results": [self._apply(item) for item in message.results]}
+        if message.next is not None:
+            nothing = {"leases": [], "expressions": {}}
+            answer["next"] = orjson.loads(self._leases()) if self.work else nothing
+        return orjson.dumps(answer)
 
     def _apply(self, result: Any) -> dict[str, Any]:
         stale = 0

@@ -9,6 +9,8 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 SECONDS = 30.0
+# What looks up names, and no more.
+THREADS = 2
 
 
 def run(coroutine: Coroutine[Any, Any, Any], seconds: float = SECONDS) -> Any:
@@ -16,6 +18,7 @@ def run(coroutine: Coroutine[Any, Any, Any], seconds: float = SECONDS) -> Any:
     from twisted.internet import reactor as installed
 
     reactor: Any = installed
+    reactor.suggestThreadPoolSize(THREADS)
     outcome: list[Any] = []
 
     def start() -> None:
@@ -26,9 +29,8 @@ def run(coroutine: Coroutine[Any, Any, Any], seconds: float = SECONDS) -> Any:
 
     reactor.callWhenRunning(start)
     reactor.run()
-    if reactor.threadpool is not None:
-        # `crash` leaves its threads, and the interpreter would wait for them at the end.
-        reactor._stopThreadPool()
+    # `crash` leaves its threads, and the interpreter would wait for them at the end.
+    reactor.suggestThreadPoolSize(0)
     if isinstance(outcome[0], Failure):
         outcome[0].raiseException()
     return outcome[0]

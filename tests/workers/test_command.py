@@ -107,7 +107,7 @@ def test_draining_completes_the_running_partition_and_gives_the_others_back() ->
             # The answer comes only when the worker has given the second partition back.
             process.send_signal(signal.SIGTERM)
             answer = rig.api.until(lambda: bool(rig.api.given_up))
-            body = rig.api._complete(request, request.body)
+            body = rig.api.behave(request)
             answer.addCallback(lambda _: (request.write(body), request.finish()))
             return mockapi.NOT_DONE_YET
 

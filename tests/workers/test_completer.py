@@ -15,7 +15,10 @@ from tagmill_wire import bitmap
 from tagmill_wire.messages import (
     Completion,
     CompletionAnswer,
+    LeaseAnswer,
+    LeasedPartition,
     MatchResult,
+    NextLease,
     PartitionResult,
     ResultOutcome,
     dump,
@@ -26,6 +29,7 @@ from tagmill_worker.completer import Completer
 from tagmill_worker.errors import Refused, ServerError, Unavailable
 from tagmill_worker.metrics import Metrics
 
+NEXT = LeaseAnswer([LeasedPartition("next", 9, "c", 1, 8, [])], {})
 TOO_LARGE = Refused(413, "too_large", "no")
 
 
@@ -35,6 +39,7 @@ class Server:
     def __init__(self, verdict: Callable[[Completion], ServerError | None]) -> None:
         self.verdict = verdict
         self.requests: list[list[int]] = []
+        self.asked: list[bool] = []
         self.incarnations: list[str] = []
         self._gate: Deferred[None] = Deferred()
 
@@ -44,13 +49,15 @@ class Server:
     async def complete(self, message: Completion) -> CompletionAnswer:
         self.incarnations.append(message.incarnation)
         self.requests.append([result.partition for result in message.results])
+        self.asked.append(message.next is not None)
         if not self._gate.called:
             await self._gate
         error = self.verdict(message)
         if error is not None:
             raise error
         return CompletionAnswer(
-            [ResultOutcome(item.lease, "applied", 0, 0) for item in message.results]
+            [ResultOutcome(item.lease, "applied", 0, 0) for item in message.results],
+            None if message.next is None else NEXT,
         )
 
 
@@ -60,6 +67,8 @@ class Sender:
     def __init__(self, server: Server) -> None:
         self.clock = Clock()
         self.ended: list[tuple[int, ServerError | None]] = []
+        self.expects = False
+        self.unwanted: list[LeaseAnswer] = []
         client: Any = server
         self.completer = Completer(
             self.clock,
@@ -67,7 +76,8 @@ class Sender:
             Metrics(),
             lambda job, error: self.ended.append((job.lease.partition, error)),
             lambda: None,
-            expects=lambda: False,
+            expects=lambda: self.expects,
+            unwanted=self.unwanted.append,
         )
 
     def add(self, partition: int, size: int, incarnation: str = "first") -> None:
@@ -165,3 +175,52 @@ def test_the_least_request_a_server_takes_holds_a_partition_of_500_tags() -> Non
     )
     size = len(dump(Completion("-" * 36, "-" * 36, [result])))
     assert 200_000 < size < 220_000 < least
+
+
+def lingering() -> tuple[Sender, Server]:
+    """A result waits a moment for others."""
+    server = Server(lambda _: None)
+    sender = Sender(server)
+    sender.expects = True
+    sender.add(1, 200)
+    assert server.requests == []
+    return sender, server
+
+
+def test_results_take_the_question_for_the_next_lease_along_at_once() -> None:
+    sender, server = lingering()
+    answer = sender.completer.along(NextLease(4, [], []))
+    assert (server.requests, server.asked) == ([[1]], [True])
+    assert answer is not None
+    found: list[object] = []
+    answer.addCallback(found.append)
+    # One question at a time, and none where no result waits.
+    assert sender.completer.along(NextLease(4, [], [])) is None
+    server.open()
+    assert (found, sender.ended) == ([NEXT], [(1, None)])
+    assert sender.completer.along(NextLease(4, [], [])) is None
+
+
+def test_who_asked_along_is_not_kept_waiting_by_an_outage() -> None:
+    """The results are sent again, without a question that may be out of date by then."""
+    refusals = iter([Unavailable("away", None, 503)])
+    sender, server = lingering()
+    server.verdict = lambda _: next(refusals, None)
+    server.open()
+    answer = sender.completer.along(NextLease(4, [], []))
+    assert answer is not None
+    found: list[object] = []
+    answer.addCallback(found.append)
+    assert found == [None]
+    sender.clock.advance(MAX_SECONDS)
+    assert (server.asked, sender.ended) == ([True, False], [(1, None)])
+
+
+def test_leases_that_nobody_waits_for_any_more_are_given_back() -> None:
+    sender, server = lingering()
+    answer = sender.completer.along(NextLease(4, [], []))
+    assert answer is not None
+    answer.addErrback(lambda _: None)
+    answer.cancel()
+    server.open()
+    assert (sender.unwanted, sender.ended) == ([NEXT], [(1, None)])

@@ -12,15 +12,14 @@ from fixtures.generate import generate
 from tagmill_expressions import documents
 from tagmill_expressions.vocabulary import State, Vocabulary
 from tagmill_worker.evaluators import base
-from tests.workers import test_worker
 from tests.workers.running import run
 from tests.workers.test_evaluators import BARE, EVALUATORS, GPU, image_of, silent
-from tests.workers.test_worker import Rig
+from tests.workers.test_worker import VARIABLE, Rig
 
 
 @pytest.fixture(params=EVALUATORS)
 def name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(test_worker, "_evaluator", [request.param])
+    monkeypatch.setenv(VARIABLE, request.param)
     return str(request.param)
 
 

@@ -26,15 +26,17 @@ from tests.workers import mockapi
 from tests.workers.mockapi import MockApi, Partition
 from tests.workers.running import polled, run
 
+VARIABLE = "TAGMILL_EVALUATOR"
 # The suite runs over every evaluator that is here.
 EVALUATORS = ["lxml", *(["kernel"] if base.has_kernel() else [])]
-_evaluator = ["lxml"]
+only_lxml = pytest.mark.parametrize("evaluator", ["lxml"], indirect=True)
+only_kernel = pytest.mark.parametrize("evaluator", EVALUATORS[1:], indirect=True)
 
 
 @pytest.fixture(autouse=True, params=EVALUATORS)
-def evaluator(request: pytest.FixtureRequest) -> str:
-    _evaluator[0] = request.param
-    return _evaluator[0]
+def evaluator(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv(VARIABLE, request.param)
+    return str(request.param)
 
 
 @pytest.fixture
@@ -55,8 +57,8 @@ class Rig:
         self.api = MockApi(reactor)
         self.url = self.api.listen()
         arguments = ["--server", self.url, "--token", token, "--name", "w"]
-        arguments += ["--evaluator", _evaluator[0], *options]
-        self.settings = settings.load(arguments, {})
+        environment = {VARIABLE: os.environ.get(VARIABLE, "lxml")}
+        self.settings = settings.load([*arguments, *options], environment)
         self.metrics = Metrics()
         self.client = Client(reactor, self.url, token, seconds=2, most_page_bytes=most_page_bytes)
         self.worker = Worker(reactor, self.settings, self.client, self.metrics)
@@ -93,7 +95,7 @@ def members(rig: Rig, expression: int, partition: int) -> list[int]:
     return list(bitmap.slots(rig.api.matches[expression, partition][1]))
 
 
-def test_it_leases_fetches_evaluates_and_completes() -> None:
+def test_it_leases_fetches_evaluates_and_completes(evaluator: str) -> None:
     async def story() -> None:
         rig = Rig()
         rig.partition(1, ["<list><node/></list>", "<node/>", "<list/>"])
@@ -107,7 +109,7 @@ def test_it_leases_fetches_evaluates_and_completes() -> None:
         assert members(rig, 9, 1) == []
         assert rig.api.results[0].rev == 3
         assert rig.api.results[0].documents == 3
-        assert rig.api.registered[0].evaluator == _evaluator[0]
+        assert rig.api.registered[0].evaluator == evaluator
 
     run(story())
 
@@ -120,7 +122,7 @@ def test_it_reads_every_page_and_takes_the_rev_of_the_first() -> None:
 
         def change_meanwhile(request: Any) -> Any:
             partition.put(0, "<node/>")
-            return rig.api._batch(request, 1)
+            return rig.api.behave(request)
 
         rig.api.faults["batch"].extend([None, change_meanwhile])
         rig.api.work.append({1: {7: None}})
@@ -175,9 +177,10 @@ def test_a_delta_evaluates_only_what_changed_and_agrees_with_a_full_evaluation()
     run(story())
 
 
+@only_lxml
 def test_a_runaway_expression_is_stopped_and_the_others_proceed() -> None:
     async def story() -> None:
-        rig = Rig("--evaluator", "lxml")
+        rig = Rig()
         rig.api.registration["evaluation_seconds"] = 0.3
         rig.partition(1, ["<node/>", "<node>" + "<a/>" * 3000 + "</node>", "<list/>"])
         rig.api.expressions = {7: "count(//*[count(//*[count(//*) > 1]) > 1]) > 1", 8: "/node"}
@@ -339,11 +342,12 @@ def test_a_partition_that_has_gone_is_given_back() -> None:
     run(story())
 
 
+@only_lxml
 def test_an_expression_on_which_the_child_dies_twice_has_failed() -> None:
     """The child is killed each time it is at the expression, as the kernel's OOM killer would."""
 
     async def story() -> None:
-        rig = Rig("--evaluator", "lxml")
+        rig = Rig()
         rig.partition(1, ["<node>" + "<a/>" * 3000 + "</node>"])
         rig.api.expressions = {7: "count(//*[count(//*[count(//*) > 1]) > 1]) > 1", 8: "/node"}
         rig.api.work.append({1: {7: None, 8: None}})
@@ -383,7 +387,7 @@ Healthy, tagmill_kernel.PartitionImage = tagmill_kernel.PartitionImage, Image
 """
 
 
-@pytest.mark.skipif(not base.has_kernel(), reason="the kernel is not built")
+@only_kernel
 @pytest.mark.parametrize(
     ("fault", "reason", "restarts"),
     [("time.sleep(60)", "stopped after", 2), ("os._exit(9)", "died on it 2 times", 3)],
@@ -391,8 +395,6 @@ Healthy, tagmill_kernel.PartitionImage = tagmill_kernel.PartitionImage, Image
 def test_a_fault_of_the_kernel_is_noticed_and_found_out(
     fault: str, reason: str, restarts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if _evaluator[0] != "kernel":
-        pytest.skip("the reference is always asked singly")
     (tmp_path / "sitecustomize.py").write_text(FAULTY_KERNEL.replace("FAULT", fault))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
 
@@ -526,10 +528,8 @@ def test_a_document_that_the_child_does_not_get_through_is_never_said_to_match_n
     run(story())
 
 
+@only_lxml
 def test_a_child_that_needs_too_much_memory_ends_and_nothing_is_published() -> None:
-    if _evaluator[0] != "lxml":
-        pytest.skip("columns take less")
-
     async def story() -> None:
         rig = Rig("--evaluation-bytes", "256MiB", "--image-bytes", "0")
         # Some 400 MB as a tree.
@@ -545,11 +545,8 @@ def test_a_child_that_needs_too_much_memory_ends_and_nothing_is_published() -> N
     run(story())
 
 
-@pytest.mark.skipif(not base.has_kernel(), reason="the kernel is not built")
+@only_kernel
 def test_a_budget_that_was_too_small_grows_with_the_seconds_of_a_later_lease() -> None:
-    if _evaluator[0] != "kernel":
-        pytest.skip("only the kernel counts steps")
-
     async def story() -> None:
         rig = Rig()
         rig.partition(1, ["<node>" + "<a/>" * 1500 + "</node>"])

@@ -11,7 +11,7 @@ import structlog
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 
-from tagmill_wire.messages import Completion, PartitionResult, dump
+from tagmill_wire.messages import Completion, LeaseAnswer, NextLease, PartitionResult, dump
 from tagmill_worker.backoff import Backoff
 from tagmill_worker.client import Client
 from tagmill_worker.errors import Refused, ServerError, Unavailable, WorkerGone
@@ -45,7 +45,7 @@ class Completer:
     """`completed` is called once for each job, with what the server refused it for, or None.
 
     After WorkerGone the results are dropped and `gone` is called. `expects` says whether more
-    results are on their way.
+    results are on their way. `unwanted` gets leases that nobody waits for any more.
     """
 
     def __init__(
@@ -57,6 +57,7 @@ class Completer:
         gone: Callable[[], None],
         *,
         expects: Callable[[], bool],
+        unwanted: Callable[[LeaseAnswer], None],
     ) -> None:
         self.worker = ""
         self._reactor = reactor
@@ -65,6 +66,8 @@ class Completer:
         self._completed = completed
         self._gone = gone
         self._expects = expects
+        self._unwanted = unwanted
+        self._asking: tuple[NextLease, Deferred[LeaseAnswer | None]] | None = None
         self._ready: list[_Item] = []
         self._sending: list[_Item] = []
         self._most_bytes = MAX_BYTES
@@ -78,6 +81,17 @@ class Completer:
     def keep(self, incarnation: str) -> None:
         """Forget the results of any other. One on its way names its own, and is refused."""
         self._ready = [item for item in self._ready if item.job.incarnation == incarnation]
+
+    def along(self, asked: NextLease) -> Deferred[LeaseAnswer | None] | None:
+        """Ask for leases with the results that wait here for more; they go at once. None where none
+        do. The answer is None where it did not come at the first attempt."""
+        lingering = self._lingering
+        if lingering is None or lingering.called or not self._ready or self._asking is not None:
+            return None
+        answer: Deferred[LeaseAnswer | None] = Deferred(lambda _: None)
+        self._asking = asked, answer
+        lingering.callback(None)
+        return answer
 
     def add(self, job: Job, result: PartitionResult) -> None:
         self._ready.append(_Item(job, result, len(dump(result))))
@@ -161,11 +175,16 @@ class Completer:
         backoff = Backoff()
         failures = 0
         incarnation = self._sending[0].job.incarnation
-        message = Completion(self.worker, incarnation, [item.result for item in self._sending])
+        results = [item.result for item in self._sending]
         while True:
+            asking, self._asking = self._asking, None
+            asked = None if asking is None else asking[0]
             try:
-                answer = await self._client.complete(message)
+                answer = await self._client.complete(
+                    Completion(self.worker, incarnation, results, asked)
+                )
             except Unavailable as error:
+                self._answer(asking, None)
                 failures += error.is_failure
                 if failures == SEND_ATTEMPTS:
                     return error
@@ -180,11 +199,25 @@ class Completer:
                 )
                 await deferLater(self._reactor, delay)
             except ServerError as error:
+                self._answer(asking, None)
                 return error
             else:
+                self._answer(asking, answer.next)
                 for outcome in answer.results:
                     self._metrics.completions.labels(outcome.outcome).inc()
                 return None
+
+    def _answer(
+        self,
+        asking: tuple[NextLease, Deferred[LeaseAnswer | None]] | None,
+        answer: LeaseAnswer | None,
+    ) -> None:
+        if asking is None:
+            return
+        if not asking[1].called:
+            asking[1].callback(answer)
+        elif answer is not None and answer.leases:
+            self._unwanted(answer)
 
 
 def _explained(error: Refused, item: _Item) -> Refused:

@@ -85,7 +85,7 @@ class Holdings:
         found = None
         if self._tier is not None and job.incarnation == self._tier.incarnation:
             found = await self._tier.read(partition)
-        if found is None or found[0] != job.held_rev:
+        if found is None or found[0] < (job.held_rev or 0):
             job.without_held()
             return
         rev, pages = found

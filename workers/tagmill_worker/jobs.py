@@ -126,14 +126,15 @@ class Jobs:
         self._metrics.completions.labels("given_up" if give_back else "lost").inc()
         self._evaluator.cancel(job.pass_)
         if give_back:
-            giving = Deferred.fromCoroutine(
-                self._session.give_back([job.lease.lease], reason, delay)
-            )
-            self._giving.append(giving)
-            giving.addBoth(lambda _: self._giving.remove(giving))
+            self.give_back([job.lease.lease], reason, delay)
         if job.is_fetching and job.fetching is not None:
             job.fetching.cancel()
         self._look_idle()
+
+    def give_back(self, leases: list[str], reason: str, delay: int = 0) -> None:
+        giving = Deferred.fromCoroutine(self._session.give_back(leases, reason, delay))
+        self._giving.append(giving)
+        giving.addBoth(lambda _: self._giving.remove(giving))
 
     def completed(self, job: Job, error: ServerError | None) -> None:
         """The server has the result, or does not want it."""

@@ -15,7 +15,7 @@ import structlog
 from twisted.internet.defer import CancelledError, Deferred, gatherResults
 from twisted.internet.task import deferLater
 
-from tagmill_wire.messages import LeaseRequest, Registered
+from tagmill_wire.messages import VERSION, LeaseAnswer, LeaseRequest, NextLease, Registered
 from tagmill_worker import cache
 from tagmill_worker.client import Client
 from tagmill_worker.completer import Completer
@@ -76,6 +76,7 @@ class Worker:
             self._completed,
             self._gone,
             expects=lambda: self.evaluator.backlog > 0,
+            unwanted=self._unwanted,
         )
         self._jobs = Jobs(
             self.evaluator,
@@ -142,15 +143,13 @@ class Worker:
         registered = self._session.registered or await self._register()
         pages = max(LOW_WATER_PAGES, self.evaluator.pages_in(LOW_WATER_SECONDS))
         await self.evaluator.below(pages, self._settings.prefetch)
-        request = LeaseRequest(
-            registered.worker,
-            self._settings.max_partitions,
-            self._holdings.partitions()[:MAX_HOLDS],
-            list(self._jobs) if len(self._jobs) <= MAX_NAMED else None,
-        )
-        answer = await self._session.persistently(
-            "lease", lambda: self._client.lease(request, WAIT_SECONDS)
-        )
+        answer = await self._along(registered)
+        if answer is None or not answer.leases:
+            registered = self._session.registered or await self._register()
+            request = LeaseRequest(registered.worker, *self._wanted())
+            answer = await self._session.persistently(
+                "lease", lambda: self._client.lease(request, WAIT_SECONDS)
+            )
         if answer.evaluation_seconds is not None:
             # A server that was started anew may allow another time.
             self.evaluator.evaluation_seconds = answer.evaluation_seconds
@@ -168,6 +167,26 @@ class Worker:
     def _leased(self) -> set[int]:
         """The partitions of the jobs."""
         return {job.lease.partition for job in self._jobs.all()}
+
+    async def _along(self, registered: Registered) -> LeaseAnswer | None:
+        """The answer where results are about to be sent, which take the question along."""
+        if registered.protocol < VERSION:
+            return None
+        asked = self._completer.along(NextLease(*self._wanted()))
+        return None if asked is None else await asked
+
+    def _wanted(self) -> tuple[int, list[int], list[str] | None]:
+        """What a request for leases says, beside the worker."""
+        return (
+            self._settings.max_partitions,
+            self._holdings.partitions()[:MAX_HOLDS],
+            list(self._jobs) if len(self._jobs) <= MAX_NAMED else None,
+        )
+
+    def _unwanted(self, answer: LeaseAnswer) -> None:
+        """They came when nobody waited for them any more: the worker stops, or registers anew."""
+        leases = [lease.lease for lease in answer.leases]
+        self._jobs.give_back(leases, "the worker is stopping")
 
     async def _register(self) -> Registered:
         registered = await self._session.register()

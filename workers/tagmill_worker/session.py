@@ -12,7 +12,7 @@ from twisted.internet.defer import CancelledError, Deferred, TimeoutError
 from twisted.internet.task import LoopingCall, deferLater
 
 from tagmill_wire import __version__
-from tagmill_wire.messages import GiveUp, Heartbeat, Register, Registered
+from tagmill_wire.messages import VERSION, GiveUp, Heartbeat, Register, Registered
 from tagmill_worker import logs
 from tagmill_worker.backoff import Backoff
 from tagmill_worker.client import Client
@@ -71,7 +71,12 @@ class Session:
     async def register(self) -> Registered:
         host, pid = socket.gethostname(), os.getpid()
         message = Register(
-            self._settings.name, self._settings.evaluator, __version__, host[:MAX_HOST], pid
+            self._settings.name,
+            self._settings.evaluator,
+            __version__,
+            host[:MAX_HOST],
+            pid,
+            VERSION,
         )
         registered = await self.persistently("register", lambda: self._client.register(message))
         self.registered = registered

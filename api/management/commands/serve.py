@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import resource
+import sys
 from argparse import ArgumentParser
 from typing import Any
 
@@ -13,7 +13,7 @@ from django.core.management.base import BaseCommand
 from django.db import connection
 from pydantic import ValidationError
 
-from api.server import health, logs, threads
+from api.server import health, logs, running, threads
 from tagmill import database, sql
 from tagmill.config import Config, load
 from tagmill.errors import ConfigurationError, DatabaseUnavailable
@@ -27,46 +27,47 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--listen", metavar="ADDRESS:PORT", help="instead of TAGMILL_LISTEN")
         parser.add_argument(
+            "--processes", metavar="N", help="instead of TAGMILL_PROCESSES; auto: one a core"
+        )
+        parser.add_argument(
             "--no-maintenance",
             action="store_true",
             help="leave the periodic tasks to another server",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        config = configuration(options["listen"])
-        logs.configure(config.log_level)
-        database.bound_statements(connection.settings_dict, config)
-        check_database()
-        # Both start things when they are imported: the reactor, and what the domain registers.
-        from twisted.internet import reactor
-
-        from api.server.app import Server
-
-        run: Any = reactor
+        slot = running.slot()
+        config = configuration(listen=options["listen"], processes=options["processes"])
+        logs.configure(config.log_level, None if config.processes == 1 else slot or 0)
         raise_file_limit()
-        server = Server(run, config, config.maintenance and not options["no_maintenance"])
-        warn_of_connections(server.connections)
-        host, port = server.start()
-        run.callWhenRunning(
-            log.info, "ready", url=f"http://{bracketed(host)}:{port}", pid=os.getpid()
-        )
-        run.run()
-        if not server.has_ended:
-            # Python would wait for the threads.
-            logging.shutdown()
-            os._exit(0)
+        database.bound_statements(connection.settings_dict, config)
+        if slot is not None:
+            running.child_process(config, slot)
+            return
+        run_maintenance = config.maintenance and not options["no_maintenance"]
+        check_database()
+        warn_of_connections(config, running.connections(config, run_maintenance))
+        if config.processes == 1:
+            running.alone(config, run_maintenance)
+        else:
+            sys.exit(running.parent(config, run_maintenance))
 
 
-def configuration(listen: str | None) -> Config:
-    """The settings, with the command line's address. Raises ConfigurationError."""
-    config = load()
-    if listen is None:
-        return config
+def configuration(**given: str | None) -> Config:
+    """The settings, with those of the command line. Raises ConfigurationError."""
+    asked: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if not asked:
+        return load()
     try:
-        return Config(listen=listen)
+        config = Config(**asked)
     except ValidationError as error:
-        said = error.errors()[0]["msg"].removeprefix("Value error, ")
-        raise ConfigurationError(f"--listen {listen!r}: {said}") from None
+        found = error.errors()[0]
+        name, said = str(found["loc"][0]), found["msg"].removeprefix("Value error, ")
+        raise ConfigurationError(f"--{name} {asked.get(name)!r}: {said}") from None
+    # Whoever asks for the settings later is told the same.
+    os.environ["TAGMILL_PROCESSES"] = str(config.processes)
+    load.cache_clear()
+    return config
 
 
 def check_database() -> None:
@@ -83,13 +84,14 @@ def check_database() -> None:
     connection.close()
 
 
-def warn_of_connections(needed: int) -> None:
+def warn_of_connections(config: Config, needed: int) -> None:
     """Where the database has fewer connections than this server alone may want at once."""
     allowed = sql.max_connections()
     connection.close()
     if allowed < needed:
+        lower = "TAGMILL_THREADS" if config.processes == 1 else "TAGMILL_PROCESSES"
         log.warning(
-            "the database's max_connections is too small: raise it, or lower TAGMILL_THREADS",
+            f"the database's max_connections is too small: raise it, or lower {lower}",
             needed=needed,
             allowed=allowed,
         )
@@ -99,7 +101,3 @@ def raise_file_limit() -> None:
     """A waiting worker is a socket; the usual soft limit of 1,024 is for programs that select()."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

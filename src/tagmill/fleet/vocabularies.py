@@ -144,7 +144,7 @@ def read(
             learnt.merge(budget.unpack(part))
         if base >= 0 and row is not None:
             learnt.merge(_unpack(bytes(row.data)))
-        data = _pack(learnt)
+        data = pack(learnt)
     except UNREADABLE as error:
         log.warning(
             "a vocabulary is left out", action="learn", partition=partition, error=repr(error)
@@ -189,8 +189,8 @@ def _unpack(data: bytes) -> words.Vocabulary:
     return words.Vocabulary.load(zstd.unpack(data, MAX_BYTES))
 
 
-def _pack(vocabulary: words.Vocabulary) -> bytes:
-    """What `_unpack` takes, and the columns hold. Raises ValueError and TypeError."""
+def pack(vocabulary: words.Vocabulary) -> bytes:
+    """What the columns hold. Raises ValueError and TypeError."""
     if not 0 <= vocabulary.documents <= MAX_DOCUMENTS:
         raise ValueError(f"{vocabulary.documents} documents")
     # Names that do not sort, and numbers that are none, show only here.

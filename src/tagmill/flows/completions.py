@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import structlog
 from django.db import transaction
-from django.db.models import QuerySet
 
 from tagmill import locks
 from tagmill.errors import Invalid
 from tagmill.fleet import incarnation, vocabularies
 from tagmill.fleet.models import Partition
+from tagmill.locks import Lock
 from tagmill.matches import matches
-from tagmill.tags import failures, previews, publishing, rebuilds
+from tagmill.tags import ending, failures
 from tagmill.work import leases, policy, queue, workers
-from tagmill.work.models import Worker
+from tagmill.work.workers import Asking
 from tagmill_wire import bitmap
 from tagmill_wire.messages import (
     Completion,
@@ -28,7 +30,24 @@ from tagmill_wire.messages import (
 log = structlog.get_logger("tagmill.completions")
 
 
-def complete(worker: Worker, completion: Completion) -> CompletionAnswer:
+@dataclass
+class _Partition:
+    """A row of the query `lock_answered`; what settles moves `settled_rev`."""
+
+    id: int
+    cluster_id: int
+    rev: int
+    settled_rev: int
+    capacity: int
+    next_slot: int
+
+
+class _Held(NamedTuple):
+    incarnation: str | None
+    expressions: list[int]
+
+
+def complete(worker: Asking, completion: Completion) -> CompletionAnswer:
     """Accept the results by compare-and-set, whether or not their leases still stand.
 
     What concerns a partition that is gone, or that the worker's token does not name, is stale.
@@ -38,61 +57,76 @@ def complete(worker: Worker, completion: Completion) -> CompletionAnswer:
     learnt = _read(worker, completion.results)
     with transaction.atomic():
         partitions = _locked(worker, completion.results)
-        # With the locks: what declares a new incarnation looks at the partitions' matches after it.
-        incarnation.check(completion.incarnation)
         failing = {item.expression for part in completion.results for item in part.failures}
         failures.lock(failing)
+        known = _known(completion)
         results = [
             result
             for number, part in enumerate(completion.results)
             if part.partition in partitions
             for result in _results(part, partitions[part.partition], f"results[{number}]")
         ]
-        applied = matches.apply(results, partitions)
+        applied = matches.apply(results, partitions, known)
         for item in learnt:
             if item.partition in partitions:
                 vocabularies.learn(item)
-        ended = leases.finish(worker, (part.lease for part in completion.results))
+        ended, is_stale = leases.finish(worker, (part.lease for part in completion.results))
         failed = _count_failures(worker, completion.results, partitions, ended)
-        publishing.publish(applied.expressions)
-        previews.finish_reached(applied.expressions)
-        rebuilds.finish_reached()
-        rebuilds.notify_progress()
-        previews.notify_evaluated([*applied.expressions, *failing])
+        ending.end_reached(applied.expressions, failing)
         # A partition that changed meanwhile, or an expression that failed, still waits.
-        queue.defer_stale(lease.partition for lease in ended.values())
+        if is_stale:
+            queue.defer_stale(lease.partition for lease in ended.values())
     _charge_quotas(worker, completion.results, ended)
     failures.say(worker.name, str(worker.uuid), failed)
     return CompletionAnswer([_outcome(part, applied, ended) for part in completion.results])
 
 
-def _read(worker: Worker, results: Sequence[PartitionResult]) -> list[vocabularies.Learnt]:
+def _read(worker: Asking, results: Sequence[PartitionResult]) -> list[vocabularies.Learnt]:
     """The vocabularies, unpacked within a bound before any lock is taken."""
     results = [part for part in results if part.vocabulary is not None]
     if not results:
         return []
     budget = vocabularies.Budget()
-    allowed = set(_answered(worker, results).values_list("id", flat=True))
-    found = [
+    named, clusters = {part.partition for part in results}, worker.cluster_ids
+    found = Partition.objects.filter(id__in=named)
+    allowed = found if clusters is None else found.filter(cluster__in=clusters)
+    ids = set(allowed.values_list("id", flat=True))
+    learnt = [
         vocabularies.read(part.partition, part.rev, part.vocabulary_base, part.vocabulary, budget)
         for part in results
-        if part.vocabulary is not None and part.partition in allowed
+        if part.vocabulary is not None and part.partition in ids
     ]
-    return [item for item in found if item is not None]
+    return [item for item in learnt if item is not None]
 
 
-def _answered(worker: Worker, results: Sequence[PartitionResult]) -> QuerySet[Partition]:
-    """The partitions that the worker may answer for."""
-    named = {part.partition for part in results}
-    return workers.readable(worker.token, Partition.objects.filter(id__in=named))
-
-
-def _locked(worker: Worker, results: Sequence[PartitionResult]) -> dict[int, Partition]:
+def _locked(worker: Asking, results: Sequence[PartitionResult]) -> dict[int, _Partition]:
     """The partitions that the worker may answer for, locked, so that revs and leases stay."""
-    return {row.id: row for row in locks.rows(_answered(worker, results))}
+    values = {
+        "partitions": sorted({part.partition for part in results}),
+        "clusters": worker.cluster_ids,
+    }
+    found = locks.bound(Lock.PARTITION, _Partition, __file__, "lock_answered", values)
+    return {row.id: row for row in found}
 
 
-def _results(part: PartitionResult, partition: Partition, path: str) -> list[matches.Result]:
+def _known(completion: Completion) -> set[int]:
+    """The expressions of full results that exist, kept from the collector. Raises
+    IncarnationChanged. After the partitions' locks: what declares a new incarnation looks at the
+    partitions' matches after it."""
+    full = {
+        match.expression
+        for part in completion.results
+        for match in part.matches
+        if match.base_rev is None
+    }
+    values = {"expressions": sorted(full)}
+    (held,) = locks.bound(Lock.EXPRESSION, _Held, __file__, "hold_in_incarnation", values)
+    if held.incarnation is None or held.incarnation != completion.incarnation:
+        raise incarnation.changed()
+    return set(held.expressions)
+
+
+def _results(part: PartitionResult, partition: _Partition, path: str) -> list[matches.Result]:
     if part.rev > partition.rev:
         log.error(
             incarnation.AHEAD,
@@ -115,7 +149,7 @@ def _results(part: PartitionResult, partition: Partition, path: str) -> list[mat
 
 
 def _result(
-    match: MatchResult, rev: int, partition: Partition, taken: int, path: str
+    match: MatchResult, rev: int, partition: _Partition, taken: int, path: str
 ) -> matches.Result:
     if (match.base_rev is None) != (match.evaluated is None):
         raise Invalid("a delta has both base_rev and evaluated", field=path)
@@ -134,9 +168,9 @@ def _bits(text: str, capacity: int, path: str) -> int:
 
 
 def _count_failures(
-    worker: Worker,
+    worker: Asking,
     results: Sequence[PartitionResult],
-    partitions: dict[int, Partition],
+    partitions: dict[int, _Partition],
     ended: dict[str, leases.Ended],
 ) -> list[failures.Failed]:
     """The failures that count. Failures of leases that are over do not: they were reported already,
@@ -152,13 +186,13 @@ def _count_failures(
     if not found:
         return []
     clusters = {partitions[item.partition].cluster_id for item in found}
-    is_alone = not workers.live(clusters, but=worker)
+    is_alone = not workers.live(clusters, but=worker.id)
     counted = set(failures.count(worker.id, found, is_alone=is_alone))
     return [item for item in found if item.expression in counted]
 
 
 def _charge_quotas(
-    worker: Worker, results: Sequence[PartitionResult], ended: dict[str, leases.Ended]
+    worker: Asking, results: Sequence[PartitionResult], ended: dict[str, leases.Ended]
 ) -> None:
     """Charge the time that previews and changes took to their quotas of the worker's time."""
     for kind in (policy.PREVIEW, policy.CHANGE):

@@ -210,3 +210,24 @@ FROM unnest(
 ) AS new (node_id, probe, xml, size, digest)
 ON CONFLICT (node_id, probe) DO UPDATE
 SET xml = excluded.xml, size = excluded.size, digest = excluded.digest, uploaded_at = now()
+
+
+-- name: lock_answered
+-- Locks the partitions that results name, of the clusters that the worker may answer for (null: all), in the
+-- order of their ids. Relies on: as `lock_partitions`.
+SELECT id, cluster_id, rev, settled_rev, capacity, next_slot
+FROM partition
+WHERE id = ANY(%(partitions)s::bigint[])
+  AND (%(clusters)s::bigint[] IS NULL OR cluster_id = ANY(%(clusters)s::bigint[]))
+ORDER BY id
+FOR NO KEY UPDATE
+
+
+-- name: hold_in_incarnation
+-- The incarnation of the database (null: not noted yet), and those of the expressions that exist, which are kept
+-- from being collected until the transaction ends. Relies on: the partitions were locked by a statement before,
+-- so that what declares a new incarnation waits for them, or is seen here; the collector skips what is locked.
+WITH held AS MATERIALIZED (
+    SELECT id FROM expression WHERE id = ANY(%(expressions)s::bigint[]) ORDER BY id FOR KEY SHARE
+)
+SELECT (SELECT uuid::text FROM current_incarnation), ARRAY(SELECT id FROM held)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
+from typing import NamedTuple
 
 import orjson
 from psycopg.types.json import Jsonb
@@ -53,6 +54,19 @@ def check(text: str, namespaces: Mapping[str, str]) -> None:
             field="definition",
             rewrite=error.rewrite,
         ) from None
+
+
+class _Definition(NamedTuple):
+    expression: int
+    text: str
+    namespaces: str
+
+
+def definitions(wanted: Collection[int]) -> dict[int, tuple[str, dict[str, str]]]:
+    """The text and the namespaces of those of these expressions that exist."""
+    values = {"expressions": sorted(wanted)}
+    found = sql.bound(_Definition, __file__, "definitions", values) if wanted else []
+    return {row.expression: (row.text, orjson.loads(row.namespaces)) for row in found}
 
 
 def expression_for(text: str, namespaces: Mapping[str, str]) -> Expression:

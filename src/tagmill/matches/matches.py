@@ -92,6 +92,15 @@ class _Match(NamedTuple):
     is_settled: bool = False
 
 
+class _Stored(NamedTuple):
+    expression: int
+    partition: int
+    rev: int
+    true_at: int
+    members: bytes
+    is_settled: bool
+
+
 _Key = tuple[int, int]
 _Matches = dict[_Key, _Match]
 """By (expression, partition)."""
@@ -100,10 +109,12 @@ _Matches = dict[_Key, _Match]
 _MISSING = _Match(-1, -1, 0)
 
 
-def apply(results: Iterable[Result], places: Mapping[int, Place]) -> Applied:
+def apply(
+    results: Iterable[Result], places: Mapping[int, Place], known: set[int] | None = None
+) -> Applied:
     """As `apply_held`, and what it moves is stored."""
     before = {partition: place.settled_rev for partition, place in places.items()}
-    applied = apply_held(results, places)
+    applied = apply_held(results, places, known)
     moved = {
         partition: place.settled_rev
         for partition, place in places.items()
@@ -111,7 +122,7 @@ def apply(results: Iterable[Result], places: Mapping[int, Place]) -> Applied:
     }
     if moved:
         values = {"partitions": list(moved), "revs": list(moved.values())}
-        sql.run(__file__, "move_settled", values)
+        sql.run_binary(__file__, "move_settled", values)
     return applied
 
 
@@ -126,10 +137,13 @@ def apply_held(results: Iterable[Result], places: Places, known: set[int] | None
     """
     # The collector locks matches by partition, too.
     wanted = sorted(results, key=lambda result: result.partition)
-    # The collector locks an expression before its matches, and so does this.
+    # The collector locks an expression before its matches, and so does this. A delta makes no
+    # match: where the collector was first, there is none that it could apply to.
+    full = {result.expression for result in wanted if result.base_rev is None}
     if known is None:
-        known = hold({result.expression for result in wanted})
-    wanted = [result for result in wanted if result.expression in known]
+        known = hold(full) if full else set()
+    gone = full - known
+    wanted = [result for result in wanted if result.expression not in gone]
     stored = _locked(
         ((result.expression, result.partition) for result in wanted),
         {item.partition for item in wanted if item.rev > places[item.partition].settled_rev},
@@ -325,8 +339,7 @@ def carry(found: Sequence[Carried], known: set[int], places: Places) -> None:
 def hold(expressions: set[int]) -> set[int]:
     """Those expressions that still exist, kept from the collector until the transaction ends."""
     values = {"expressions": sorted(expressions)}
-    found = locks.query(Lock.EXPRESSION, __file__, "hold_expressions", values)
-    return {row[0] for row in found}
+    return set(locks.bound(Lock.EXPRESSION, int, __file__, "hold_expressions", values))
 
 
 def _locked(keys: Iterable[_Key], advancing: Iterable[int] = ()) -> _Matches:
@@ -338,12 +351,12 @@ def _locked(keys: Iterable[_Key], advancing: Iterable[int] = ()) -> _Matches:
         "expressions": sorted({expression for expression, _ in wanted}),
         "advancing": sorted(advancing),
     }
-    if not locks.query(Lock.MATCH, __file__, "lock_matches", values):
-        return {}
-    found = sql.rows(__file__, "locked_matches", values)
+    found = locks.bound(Lock.MATCH, _Stored, __file__, "lock_matches", values)
     return {
-        (expression, partition): _Match(rev, true_at, bitmap.from_bytes(members), is_settled)
-        for expression, partition, rev, true_at, members, is_settled in found
+        (row.expression, row.partition): _Match(
+            row.rev, row.true_at, bitmap.from_bytes(row.members), row.is_settled
+        )
+        for row in found
     }
 
 

@@ -49,7 +49,13 @@ ON CONFLICT (expression_id, partition_id) DO UPDATE SET members = excluded.membe
 -- name: hold_expressions
 -- Keeps expressions from being collected until the transaction ends.
 -- Relies on: the collector skips what is locked.
-SELECT id FROM expression WHERE id = ANY(%(expressions)s) ORDER BY id FOR KEY SHARE
+SELECT id FROM expression WHERE id = ANY(%(expressions)s::bigint[]) ORDER BY id FOR KEY SHARE
+
+
+-- name: definitions
+-- What expressions say: (id, text, namespaces as JSON).
+-- Relies on: they are immutable.
+SELECT id, text, namespaces::text FROM expression WHERE id = ANY(%(expressions)s::bigint[])
 
 
 -- name: live
@@ -66,27 +72,17 @@ SELECT version FROM live_version
 
 
 -- name: lock_matches
--- Locks stored matches, always in the same order: those of the expressions given, and where `settled_rev`
--- may move (`advancing`), all that follow it. What is locked is read by another statement (locked_matches):
--- this one waits, and would join the view as it was before.
-SELECT m.expression_id, m.partition_id
-FROM match m
-WHERE m.partition_id = ANY(%(partitions)s)
-  AND (m.expression_id = ANY(%(expressions)s)
-       OR m.partition_id = ANY(%(advancing)s::bigint[]) AND m.rev IS NULL)
-ORDER BY m.partition_id, m.expression_id
+-- Locks stored matches, always in the same order, and returns them as they are then, with the revs that they
+-- count as: those of the expressions given, and where `settled_rev` may move (`advancing`), all that follow it.
+-- To lock a row of the view locks the match and its partition. Relies on: the caller has locked the
+-- partitions, so that only the matches can be waited for, and the server looks at them again after it.
+SELECT expression_id, partition_id, rev, true_at, members, is_settled
+FROM effective_match
+WHERE partition_id = ANY(%(partitions)s::bigint[])
+  AND (expression_id = ANY(%(expressions)s::bigint[])
+       OR partition_id = ANY(%(advancing)s::bigint[]) AND is_settled)
+ORDER BY partition_id, expression_id
 FOR NO KEY UPDATE
-
-
--- name: locked_matches
--- Stored matches with the revs that they count as, and whether they are settled. Relies on: they were locked
--- by a statement before.
-SELECT m.expression_id, m.partition_id, e.rev, e.true_at, m.members, m.rev IS NULL
-FROM match m
-JOIN effective_match e ON e.expression_id = m.expression_id AND e.partition_id = m.partition_id
-WHERE m.partition_id = ANY(%(partitions)s)
-  AND (m.expression_id = ANY(%(expressions)s)
-       OR m.partition_id = ANY(%(advancing)s::bigint[]) AND m.rev IS NULL)
 
 
 -- name: differing
@@ -156,15 +152,15 @@ FROM unnest(
 
 
 -- name: stale
--- What waits for evaluation in the partitions given: (partition, expression, the stored rev or
--- null, whether somebody waits for it in a preview). Relies on: a missing match is stale.
-SELECT p.id, live.id, m.rev, live.is_preview
+-- What waits for evaluation in the partitions given: (partition, expression, the rev of the stored match or
+-- null where it is no base, whether somebody waits for it in a preview). Relies on: a missing match is stale.
+SELECT p.id, live.id, CASE WHEN m.rev >= 0 THEN m.rev END, live.is_preview
 FROM partition p
 CROSS JOIN live_expression live
 -- The partitions again: the planner does not carry them over from p, and would read all matches.
 LEFT JOIN effective_match m ON m.expression_id = live.id AND m.partition_id = p.id
-                 AND m.partition_id = ANY(%(partitions)s)
-WHERE p.id = ANY(%(partitions)s) AND m.rev IS DISTINCT FROM p.rev
+                 AND m.partition_id = ANY(%(partitions)s::bigint[])
+WHERE p.id = ANY(%(partitions)s::bigint[]) AND m.rev IS DISTINCT FROM p.rev
 ORDER BY p.id, live.id
 
 

@@ -29,11 +29,7 @@ def any_live() -> bool:
 
 def stale(partitions: Sequence[int]) -> list[Stale]:
     """What is stale in these partitions, ordered by partition and expression."""
-    found = sql.rows(__file__, "stale", {"partitions": list(partitions)})
-    return [
-        Stale(partition, expression, rev if rev is not None and rev >= 0 else None, is_preview)
-        for partition, expression, rev, is_preview in found
-    ]
+    return sql.bound(Stale, __file__, "stale", {"partitions": list(partitions)})
 
 
 def stale_partitions() -> list[int]:

@@ -30,14 +30,15 @@ MAX_BYTES = 1024 * 1024 * 1024
 # found, has some 1 MB.
 MAX_ANSWER_BYTES = 8 * 1024 * 1024
 MAX_ERROR_BYTES = 2000
-# Processes at a time; each takes a core for as long as a definition may.
+# Processes at a time, of a whole server; each takes a core for as long as a definition may.
 MAX_AT_ONCE = 4
 # How long a request waits for a free process, in a thread that other requests need.
 WAIT_SECONDS = 1.0
 # A process starts in a tenth of a second.
 START_SECONDS = 5.0
 
-_running = threading.BoundedSemaphore(MAX_AT_ONCE)
+# Held for as long as a process runs.
+places = threading.BoundedSemaphore(load().part(MAX_AT_ONCE))
 
 
 @dataclass(frozen=True)
@@ -154,12 +155,12 @@ def _explained(
         "bytes": MAX_BYTES,
         "answer_bytes": MAX_ANSWER_BYTES,
     }
-    if not _running.acquire(timeout=WAIT_SECONDS):
+    if not places.acquire(timeout=WAIT_SECONDS):
         raise Busy("other explanations are running: try again", retry_after=int(seconds) + 1)
     try:
         code, printed, error = _run(orjson.dumps(asked), seconds + START_SECONDS)
     finally:
-        _running.release()
+        places.release()
     if code is None or code < 0:
         raise TooExpensive(
             f"the definition takes longer than {seconds:g} s on this node, or too much memory"

@@ -28,7 +28,7 @@ class Lint(NamedTuple):
     behind: int
 
 
-class _Kept:
+class Kept:
     """Warnings by definition. A new vocabulary begins a new one."""
 
     def __init__(self, vocabulary: Vocabulary | None) -> None:
@@ -49,7 +49,7 @@ class _Kept:
 
 
 _lock = threading.Lock()
-_kept = _Kept(None)
+_kept = Kept(None)
 
 
 def lint(text: str, namespaces: Mapping[str, str]) -> Lint:
@@ -78,9 +78,9 @@ def _linted(text: str, namespaces: Mapping[str, str]) -> Lint:
     return Lint(found, documents, known.behind)
 
 
-def _current(vocabulary: Vocabulary | None) -> _Kept:
+def _current(vocabulary: Vocabulary | None) -> Kept:
     global _kept  # noqa: PLW0603 - replaced as a whole, so that readers need no lock
     with _lock:
         if _kept.vocabulary is not vocabulary:
-            _kept = _Kept(vocabulary)
+            _kept = Kept(vocabulary)
         return _kept

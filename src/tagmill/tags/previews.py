@@ -144,8 +144,7 @@ def start(
     check(definition, namespaces)
     with transaction.atomic():
         locks.fleet()
-        mine = {"client": client, "user": by.id}
-        locks.query(Lock.CLIENT, __file__, "lock_client", mine)
+        locks.query(Lock.CLIENT, __file__, "lock_previews_of", {"user": by.id})
         older = _replaced(by, client)
         replaced = list(older.values_list("expression_id", flat=True))
         values = {"expressions": replaced, "digest": digest(definition, namespaces)}

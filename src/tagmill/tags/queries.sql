@@ -220,10 +220,10 @@ ORDER BY c.name
 SELECT id FROM partition ORDER BY id FOR NO KEY UPDATE
 
 
--- name: lock_client
--- The previews of one client of a user are made and cancelled one after the other.
--- Relies on: nothing; two clients with the same hash wait for each other without need.
-SELECT pg_advisory_xact_lock(hashtextextended(%(client)s, %(user)s))
+-- name: lock_previews_of
+-- The previews of one user are made one after the other, whichever process makes them.
+-- Relies on: nothing; two users with the same hash wait for each other without need.
+SELECT pg_advisory_xact_lock(hashtextextended('preview', %(user)s))
 
 
 -- name: lock_expressions
@@ -497,6 +497,15 @@ SELECT NULL, tag_id, NULL, NULL, sum(bit_count(members)::int), NULL
 FROM assignment
 WHERE tag_id = ANY(%(tags)s)
 GROUP BY tag_id
+
+
+-- name: who_waits
+-- Whether a tag waits for one of the expressions given to be published, a preview of one of them is under way,
+-- and any rebuild runs. Relies on: a tag, a preview or a rebuild that begins to wait looks at the matches that
+-- are committed by then, and what neither of two transactions sees of the other, the sweep finds.
+SELECT EXISTS (SELECT FROM tag WHERE pending_expression_id = ANY(%(expressions)s::bigint[])),
+       EXISTS (SELECT FROM preview WHERE expression_id = ANY(%(concerned)s::bigint[]) AND completed_at IS NULL),
+       EXISTS (SELECT FROM rebuild WHERE state = 'running')
 
 
 -- name: waiting

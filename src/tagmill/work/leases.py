@@ -30,11 +30,11 @@ from tagmill.config import load
 from tagmill.errors import WorkerGone
 from tagmill.fleet import incarnation, vocabularies
 from tagmill.locks import Lock
-from tagmill.matches import staleness
-from tagmill.matches.models import Expression
+from tagmill.matches import expressions, staleness
 from tagmill.work import policy, queue, workers
 from tagmill.work.models import Lease, Worker
 from tagmill.work.policy import CHANGE, LEARNING, PREVIEW, Candidate, Kind, SpentQuotas
+from tagmill.work.workers import Asking, Caller
 from tagmill_wire.messages import Definition, LeaseAnswer, LeasedPartition, StaleExpression
 
 log = structlog.get_logger("tagmill.leases")
@@ -43,7 +43,7 @@ log = structlog.get_logger("tagmill.leases")
 MAX_LOGGED = 16
 
 
-class _Granted(NamedTuple):
+class _Leased(NamedTuple):
     lease: uuid.UUID
     partition: int
     cluster: uuid.UUID
@@ -63,7 +63,19 @@ class Ended(NamedTuple):
 # -- leasing ---------------------------------------------------------------------------------------
 
 
-def lease(worker: Worker, max_partitions: int, holds: Sequence[int]) -> LeaseAnswer:
+class Granted(NamedTuple):
+    """`clusters`: those of the leases in `answer`."""
+
+    answer: LeaseAnswer
+    clusters: frozenset[int]
+
+
+def lease(worker: Asking, max_partitions: int, holds: Sequence[int]) -> LeaseAnswer:
+    """As `grant`, the answer alone."""
+    return grant(worker, max_partitions, holds).answer
+
+
+def grant(worker: Asking, max_partitions: int, holds: Sequence[int]) -> Granted:
     """Up to `max_partitions` partitions with what is stale in each: those that the worker holds
     first, and no more than its share, so that waiting workers get some. May be none.
 
@@ -72,18 +84,19 @@ def lease(worker: Worker, max_partitions: int, holds: Sequence[int]) -> LeaseAns
     for previews names nothing else, one for changes what needs only the nodes that changed.
 
     Raises WorkerGone."""
+    clusters = worker.cluster_ids
     with transaction.atomic():
-        locks.fleet()
-        spent = _beat(worker)
-        clusters = _clusters(worker)
+        spent = _begin(worker)
         while found := queue.candidates(clusters, holds):
             candidates, kind = policy.choose(found, spent)
             jobs = queue.fetch(candidates, min(max_partitions, _size(candidates, kind, holds)))
             answer = replace(_granted(worker, jobs, kind), incarnation=spent.incarnation)
             # Jobs whose work is done already do not count; others took the rest of them.
             if answer.leases or not jobs:
-                return answer
-        return LeaseAnswer([], {})
+                leased = {item.partition for item in answer.leases}
+                of = frozenset(item.cluster for item in candidates if item.partition in leased)
+                return Granted(answer, of)
+        return Granted(LeaseAnswer([], {}), frozenset())
 
 
 def _size(candidates: list[Candidate], kind: Kind, holds: Sequence[int]) -> int:
@@ -95,7 +108,7 @@ def _size(candidates: list[Candidate], kind: Kind, holds: Sequence[int]) -> int:
     return policy.lease_size(len(candidates), sharing, held)
 
 
-def _granted(worker: Worker, jobs: dict[int, int], kind: Kind) -> LeaseAnswer:
+def _granted(worker: Asking, jobs: dict[int, int], kind: Kind) -> LeaseAnswer:
     stale: dict[int, list[staleness.Stale]] = {}
     for item in staleness.stale(list(jobs)):
         stale.setdefault(item.partition, []).append(item)
@@ -107,16 +120,14 @@ def _granted(worker: Worker, jobs: dict[int, int], kind: Kind) -> LeaseAnswer:
     wanted = {item.expression for items, _ in named.values() for item in items}
     definitions = {
         str(key): Definition(text, namespaces)
-        for key, text, namespaces in Expression.objects.filter(id__in=wanted).values_list(
-            "id", "text", "namespaces"
-        )
+        for key, (text, namespaces) in expressions.definitions(wanted).items()
     }
     asked = [replace(item, vocabulary_rev=learning.get(item.partition)) for item in leased]
     return LeaseAnswer(asked, definitions, load().evaluation_seconds)
 
 
 def _grant(
-    worker: Worker,
+    worker: Asking,
     jobs: dict[int, int],
     named: dict[int, tuple[list[staleness.Stale], Kind]],
 ) -> list[LeasedPartition]:
@@ -128,7 +139,7 @@ def _grant(
         "kinds": [int(named[partition][1]) for partition in jobs],
         "seconds": load().lease_seconds,
     }
-    granted = sql.named(_Granted, __file__, "grant_leases", parameters) if jobs else []
+    granted = sql.bound(_Leased, __file__, "grant_leases", parameters) if jobs else []
     return [
         LeasedPartition(
             lease=str(row.lease),
@@ -144,55 +155,67 @@ def _grant(
     ]
 
 
-def _clusters(worker: Worker) -> list[int] | None:
-    """None: all of them."""
-    clusters = workers.clusters_of(worker.token)
-    return None if clusters is None else list(clusters.values_list("id", flat=True))
-
-
 # -- keeping and ending ----------------------------------------------------------------------------
 
 
-def heartbeat(worker: Worker, leases: Sequence[str]) -> list[str]:
+def heartbeat(worker: Asking, leases: Sequence[str]) -> list[str]:
     """Extend the worker's leases that stand; those that do not. Raises WorkerGone."""
     with transaction.atomic():
         _beat(worker)
-        standing = Lease.objects.filter(worker=worker, uuid__in=leases, deadline__gt=Now())
+        standing = Lease.objects.filter(worker=worker.id, uuid__in=leases, deadline__gt=Now())
         kept = {str(row.uuid) for row in locks.rows(standing)}
         deadline = Now() + timedelta(seconds=load().lease_seconds)
         Lease.objects.filter(uuid__in=kept).update(deadline=deadline)
     return [item for item in leases if str(uuid.UUID(item)) not in kept]
 
 
-def _beat(worker: Worker) -> SpentQuotas:
+def _beat(worker: Asking) -> SpentQuotas:
     """Raises WorkerGone, also for a worker of another incarnation."""
     values = {"worker": worker.id, "preview": int(PREVIEW), "change": int(CHANGE)}
-    found = locks.query(Lock.WORKER, __file__, "beat", values)
+    return _spent(locks.bound(Lock.WORKER, SpentQuotas, __file__, "beat", values))
+
+
+def _begin(worker: Asking) -> SpentQuotas:
+    """As `_beat`, with the fleet held."""
+    values = {
+        **{"worker": worker.id, "preview": int(PREVIEW), "change": int(CHANGE)},
+        **{"namespace": locks.NAMESPACE, "fleet": int(Lock.FLEET)},
+    }
+    locks.taking(Lock.FLEET)
+    return _spent(locks.bound(Lock.WORKER, SpentQuotas, __file__, "begin_lease", values))
+
+
+def _spent(found: list[SpentQuotas]) -> SpentQuotas:
     if not found:
         raise WorkerGone("no such worker, or of another incarnation: register again")
-    return SpentQuotas(*found[0])
+    return found[0]
 
 
-def finish(worker: Worker, leases: Iterable[str]) -> dict[str, Ended]:
-    """End the leases of these that still stand, and their jobs with them.
+class _Finished(NamedTuple):
+    lease: str
+    partition: int
+    rev: int
+    leased_at: datetime
+    kind: int
+    is_stale: bool
+    job: str | None
+
+
+def finish(worker: Asking, leases: Iterable[str]) -> tuple[dict[str, Ended], bool]:
+    """End the leases of these that still stand, and their jobs with them; and whether anything in
+    their partitions waits still.
 
     In the caller's transaction, which has locked the partitions; a lease that is over stays over.
     """
-    standing = Lease.objects.filter(worker=worker, uuid__in=set(leases))
-    rows = locks.rows(standing)
-    if not rows:
-        return {}
-    queue.succeed([row.job_id for row in rows if row.kind != PREVIEW])
-    # Somebody who types makes more of them than anybody wants to look at.
-    queue.succeed([row.job_id for row in rows if row.kind == PREVIEW], delete=True)
-    Lease.objects.filter(uuid__in=[row.uuid for row in rows]).delete()
-    return {
-        str(row.uuid): Ended(row.partition_id, row.rev, row.leased_at, Kind(row.kind))
-        for row in rows
+    values = {"worker": worker.id, "leases": sorted(set(leases)), "preview": int(PREVIEW)}
+    rows = locks.bound(Lock.LEASE, _Finished, __file__, "finish_leases", values)
+    ended = {
+        row.lease: Ended(row.partition, row.rev, row.leased_at, Kind(row.kind)) for row in rows
     }
+    return ended, any(row.is_stale for row in rows)
 
 
-def charge_quota(worker: Worker, kind: Kind, began: datetime, count: int) -> None:
+def charge_quota(worker: Asking, kind: Kind, began: datetime, count: int) -> None:
     """Charge the time since `began`, in which the worker held leases of `kind` for `count`
     expressions. Call it after the transaction that finished the leases: a worker's row is locked
     before its leases."""
@@ -203,15 +226,15 @@ def charge_quota(worker: Worker, kind: Kind, began: datetime, count: int) -> Non
         "previews": policy.ORDINARY_SHARE if kind == PREVIEW else 0,
         "changes": policy.REBUILD_SHARE if kind == CHANGE else 0,
     }
-    sql.run(__file__, "charge_quota", values)
+    sql.run_binary(__file__, "charge_quota", values)
 
 
-def give_up(worker: Worker, leases: Sequence[str], reason: str, delay: int = 0) -> None:
+def give_up(worker: Asking, leases: Sequence[str], reason: str, delay: int = 0) -> None:
     """Give leases back: their partitions can be leased again at once, or, where the worker could
     not evaluate them, after `delay` seconds, or when they change. One that is locked, by a
     heartbeat for example, is waited for: who gives back is not asked again."""
     with transaction.atomic():
-        theirs = locks.rows(Lease.objects.filter(worker=worker, uuid__in=leases))
+        theirs = locks.rows(Lease.objects.filter(worker=worker.id, uuid__in=leases))
         rows = _release(theirs, delay)
     say = log.warning if delay else log.info
     say(
@@ -225,14 +248,13 @@ def give_up(worker: Worker, leases: Sequence[str], reason: str, delay: int = 0) 
     )
 
 
-def give_back_unnamed(worker: Worker, named: Sequence[str]) -> None:
+def give_back_unnamed(worker: Caller, named: Sequence[str]) -> None:
     """End the worker's leases that it does not name when it asks for more: the answer that granted
     them was lost, in an outage of the database after the commit for example, and nobody would
     evaluate their partitions before the deadline."""
-    lost = Lease.objects.filter(worker=worker).exclude(uuid__in=named)
-    uuids = [str(uuid) for uuid in lost.values_list("uuid", flat=True)]
-    if uuids:
-        give_up(worker, uuids, "the answer did not arrive")
+    lost = set(worker.leases) - {uuid.UUID(item) for item in named}
+    if lost:
+        give_up(worker, sorted(map(str, lost)), "the answer did not arrive")
 
 
 def reap() -> int:

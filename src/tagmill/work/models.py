@@ -72,6 +72,13 @@ class Worker(models.Model):
         db_default=Now(), editable=False, help_text="its quota for changes is spent until then"
     )
 
+    @property
+    def cluster_ids(self) -> list[int] | None:
+        """The clusters that it may answer for; None: all, also those made later."""
+        if self.token.all_clusters:
+            return None
+        return list(self.token.clusters.order_by("id").values_list("id", flat=True))
+
     class Meta:
         db_table = "worker"
         ordering = ["name"]

@@ -48,7 +48,6 @@ LEARNING, REBUILD, CHANGE, PREVIEW = Kind.LEARNING, Kind.REBUILD, Kind.CHANGE, K
 class Candidate(NamedTuple):
     """A waiting job that may be leased now."""
 
-    queue: str
     partition: int
     priority: int
     cluster: int

@@ -48,6 +48,17 @@ class _Waiting(NamedTuple):
     priority: int
 
 
+class _Candidates(NamedTuple):
+    partitions: list[int]
+    priorities: list[int]
+    clusters: list[int]
+
+
+class _Started(NamedTuple):
+    partition: int
+    job: int
+
+
 @app.task(name=TASK, queue="partitions")
 def evaluate_partition(partition: int) -> None:
     """Never run by Procrastinate's own worker: Tagmill's workers lease it over HTTP."""
@@ -130,7 +141,8 @@ def candidates(clusters: list[int] | None, holds: Sequence[int]) -> list[Candida
     """The waiting jobs of these clusters (None: of all), those that should be leased first first:
     of partitions that the worker holds, and those that were overtaken too often."""
     values = {"clusters": clusters, "holds": list(holds), "overtaken": policy.MAX_OVERTAKEN}
-    return sql.named(Candidate, __file__, "candidates", values)
+    (found,) = sql.bound(_Candidates, __file__, "candidates", values)
+    return [Candidate(*item) for item in zip(*found, strict=True)]
 
 
 def fetch(candidates: Sequence[Candidate], wanted: int) -> dict[int, int]:
@@ -139,8 +151,8 @@ def fetch(candidates: Sequence[Candidate], wanted: int) -> dict[int, int]:
     left = list(candidates)
     while left and len(jobs) < wanted:
         tried, left = left[: wanted - len(jobs)], left[wanted - len(jobs) :]
-        queues = [item.queue for item in tried]
-        jobs |= dict(sql.rows(__file__, "fetch_jobs", {"queues": queues}))
+        queues = [queue_of(item.partition) for item in tried]
+        jobs |= dict(sql.bound(_Started, __file__, "fetch_jobs", {"queues": queues}))
     return jobs
 
 

@@ -8,7 +8,7 @@ import re
 import secrets
 from collections.abc import Collection, Sequence
 from datetime import timedelta
-from typing import Literal
+from typing import Literal, NamedTuple, Protocol
 from uuid import UUID
 
 import structlog
@@ -16,7 +16,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
-from tagmill import locks
+from tagmill import locks, sql
 from tagmill.config import load
 from tagmill.errors import AlreadyExists, Invalid, NotFound, WorkerGone
 from tagmill.fleet import incarnation
@@ -57,25 +57,96 @@ def issue_token(name: str, clusters: Sequence[Cluster] | Literal["all"]) -> tupl
     return token, f"tmw_{lookup}_{secret}"
 
 
+class Asking(Protocol):
+    """A worker that has shown its token: `Caller`, or its row. `cluster_ids`: those that it may
+    answer for; None: all, also those made later."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def uuid(self) -> UUID: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def cluster_ids(self) -> list[int] | None: ...
+
+
+class Caller(NamedTuple):
+    """Who sends a request. `leases`: all that it has."""
+
+    id: int
+    uuid: UUID
+    name: str
+    cluster_ids: list[int] | None
+    leases: list[UUID]
+
+
+class _Found(NamedTuple):
+    token: int
+    known_as: str
+    digest: bytes
+    is_revoked: bool
+    cluster_ids: list[int] | None
+    worker: int | None
+    uuid: UUID | None
+    name: str | None
+    leases: list[UUID]
+
+
+def call(token: str, worker: UUID) -> Caller | None:
+    """The worker, if it registered with this token; None when the token is wrong or revoked. One
+    statement, each time: a token that is revoked is good for nothing from then on. Raises
+    WorkerGone."""
+    parts = TOKEN.fullmatch(token)
+    if parts is None:
+        _refuse("it is no worker token, as tmw_...")
+        return None
+    values = {"lookup": parts[1], "worker": worker}
+    found = next(iter(sql.bound(_Found, __file__, "caller", values)), None)
+    if found is None:
+        _is_good(parts, None, "", is_revoked=False)
+        return None
+    if not _is_good(parts, found.digest, found.known_as, is_revoked=found.is_revoked):
+        return None
+    if found.worker is None or found.uuid is None or found.name is None:
+        raise WorkerGone("no such worker: register again")
+    return Caller(found.worker, found.uuid, found.name, found.cluster_ids, found.leases)
+
+
+def _is_good(
+    parts: re.Match[str], digest: bytes | None, known_as: str, *, is_revoked: bool
+) -> bool:
+    """Whether the token's secret is that of the digest (None: there is none). It is compared in
+    constant time, and against something also when there is no such token."""
+    expected = digest if digest is not None else b"\0" * hashlib.sha256().digest_size
+    is_right = hmac.compare_digest(expected, _digest(parts[2]))
+    if digest is None:
+        _refuse("no token has this lookup", parts[1])
+    elif not is_right:
+        _refuse("its secret is wrong", parts[1], known_as)
+    elif is_revoked:
+        _refuse("it was revoked", parts[1], known_as)
+    else:
+        return True
+    return False
+
+
 def authenticate(token: str) -> WorkerToken | None:
-    """The token's row; None when it is wrong or revoked. The secret is compared in constant time,
-    and against something also when there is no such token."""
+    """The token's row; None when it is wrong or revoked."""
     parts = TOKEN.fullmatch(token)
     if parts is None:
         _refuse("it is no worker token, as tmw_...")
         return None
     found = WorkerToken.objects.filter(lookup=parts[1]).first()
-    expected = bytes(found.secret_digest) if found else b"\0" * hashlib.sha256().digest_size
-    is_right = hmac.compare_digest(expected, _digest(parts[2]))
     if found is None:
-        _refuse("no token has this lookup", parts[1])
-    elif not is_right:
-        _refuse("its secret is wrong", parts[1], found.name)
-    elif found.revoked_at is not None:
-        _refuse("it was revoked", parts[1], found.name)
-    else:
-        return found
-    return None
+        _is_good(parts, None, "", is_revoked=False)
+        return None
+    is_revoked = found.revoked_at is not None
+    return (
+        found
+        if _is_good(parts, bytes(found.secret_digest), found.name, is_revoked=is_revoked)
+        else None
+    )
 
 
 def clusters_of(token: WorkerToken) -> QuerySet[Cluster] | None:
@@ -155,15 +226,12 @@ def get(uuid: UUID, token: WorkerToken) -> Worker:
     return found
 
 
-def live(clusters: Collection[int], but: Worker | None = None) -> int:
+def live(clusters: Collection[int], but: int | None = None) -> int:
     """How many workers were heard of within a lease's time, and may take work of one of these
-    clusters; `but` is not counted."""
-    recently = Now() - timedelta(seconds=load().lease_seconds)
-    may = Q(token__all_clusters=True) | Q(token__clusters__in=clusters)
-    found = Worker.objects.filter(may, token__revoked_at=None, last_heartbeat__gt=recently)
-    if but is not None:
-        found = found.exclude(id=but.id)
-    return found.distinct().count()
+    clusters; the worker `but` is not counted."""
+    values = {"clusters": sorted(clusters), "seconds": load().lease_seconds, "but": but}
+    (count,) = sql.bound(int, __file__, "live_workers_of", values)
+    return count
 
 
 def prune() -> int:

@@ -1,0 +1,29 @@
+"""How many threads a server process has, for what, and so how many database connections."""
+
+from __future__ import annotations
+
+from tagmill.config import Config
+
+# Lease attempts, batch reads and checks of tokens: short, and apart from the REST requests.
+NATIVE_THREADS = 8
+# What keeps leases alive has threads of its own: however slow REST requests, completions and batch
+# reads are, a heartbeat finds one, and so does a completion.
+HEARTBEAT_THREADS = 4
+COMPLETION_THREADS = 4
+# An import is bound by the database; a third one waits, with its client's socket unread. For all
+# processes of a server together, but one for each.
+IMPORT_THREADS = 2
+# Procrastinate's pool, and the thread that its tasks run in.
+MAINTENANCE_CONNECTIONS = 5
+
+
+def import_threads(config: Config) -> int:
+    return config.part(IMPORT_THREADS)
+
+
+def connections(config: Config, run_maintenance: bool) -> int:
+    """The most connections to the database of all processes together: one for each thread, one for
+    each process that listens, and those of the periodic tasks, which one of them runs."""
+    threads = config.threads + NATIVE_THREADS + HEARTBEAT_THREADS + COMPLETION_THREADS
+    each = threads + import_threads(config) + 1
+    return config.processes * each + (MAINTENANCE_CONNECTIONS if run_maintenance else 0)

@@ -1,0 +1,77 @@
+// The frame: where one may go, who is logged in, and the page that the address names.
+import { html, keyed, nothing } from "./vendor/lit.mjs";
+import { connection } from "./base/http.mjs";
+import { Part } from "./base/page.mjs";
+import { here, route } from "./base/route.mjs";
+import { session } from "./base/session.mjs";
+import "./pages/tags.mjs";
+
+const ICON = new URL("style/icon.svg", import.meta.url).pathname;
+
+/** @typedef {{title: string, shows: (place: import("./base/route.mjs").Place) => unknown, load?: () => Promise<unknown>}} Shown */
+/** The pages but the first are loaded when they are wanted.
+ * @type {Record<string, Shown>} */
+const PAGES = {
+  tags: { title: "Tags", shows: () => html`<tm-tags></tm-tags>` },
+};
+const LINKS = [["tags", "/", "Tags"]];
+
+class App extends Part {
+  static properties = { place: { state: true }, isLost: { state: true }, loaded: { state: true } };
+
+  constructor() {
+    super();
+    this.place = here();
+    this.isLost = false;
+    this.loaded = new Set(["tags"]);
+    route.addEventListener("change", () => this.changed());
+    connection.addEventListener("lost", () => (this.isLost = true));
+    connection.addEventListener("found", () => (this.isLost = false));
+    void this.load();
+  }
+
+  changed() {
+    this.place = here();
+    void this.load();
+    // A screen reader goes on at the new page.
+    void this.updateComplete.then(() => this.querySelector("main")?.focus());
+  }
+
+  async load() {
+    const { page, name } = this.place;
+    document.title = `${name || PAGES[page]?.title || "Tagmill"} | Tagmill`;
+    await PAGES[page]?.load?.();
+    this.loaded = new Set([...this.loaded, page]);
+  }
+
+  render() {
+    const { page, name } = this.place;
+    const isLoaded = this.loaded.has(page);
+    return html`
+      <header class="side">
+        <a class="skip button" href="#main" @click=${this.skip}>To the page</a>
+        <a class="brand" href="/"><img src=${ICON} alt="" width="28" height="28">Tagmill</a>
+        <nav aria-label="Pages"><ul>${LINKS.map(([key, address, title]) => html`
+          <li><a href=${address} aria-current=${key === page || (key === "tags" && page === "editor") || (key === "nodes" && page === "node") ? "page" : nothing}>${title}</a></li>`)}
+        </ul></nav>
+        <div class="who small">
+          <span class="name" title="${session.user}, ${session.role}">${session.user} <span class="quiet">${session.role}</span></span>
+          <form method="post" action="/logout/"><input type="hidden" name="csrfmiddlewaretoken" .value=${csrf()}><button class="small">Log out</button></form>
+        </div>
+      </header>
+      <main id="main" tabindex="-1">${isLoaded ? keyed(`${page} ${name}`, PAGES[page]?.shows(this.place)) : nothing}</main>
+      <p class="lost" role="status" ?hidden=${!this.isLost}>${this.isLost ? "The server cannot be reached. What you typed is kept; the page goes on when it is back." : ""}</p>`;
+  }
+
+  /** @param {Event} event */
+  skip(event) {
+    event.preventDefault();
+    this.querySelector("main")?.focus();
+  }
+}
+
+function csrf() {
+  return document.cookie.split("; ").find((found) => found.startsWith("csrftoken="))?.slice(10) ?? "";
+}
+
+customElements.define("tm-app", App);

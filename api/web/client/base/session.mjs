@@ -1,0 +1,12 @@
+// Who is logged in, as the frame's page says it.
+
+const { user = "", role = "", may = "" } = document.body.dataset;
+const rights = new Set(may.split(" "));
+
+export const session = { user, role };
+
+/** Whether the server would take a request for which this role is needed.
+ * @param {"viewer" | "operator" | "admin"} needed */
+export function allowed(needed) {
+  return rights.has(needed);
+}

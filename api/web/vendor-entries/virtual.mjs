@@ -1,0 +1,4 @@
+export {
+  elementScroll, observeElementOffset, observeElementRect, observeWindowOffset,
+  observeWindowRect, Virtualizer, windowScroll,
+} from "@tanstack/virtual-core";

@@ -1,0 +1,40 @@
+"""What results bring to an end: a pending definition that is published, a preview, a rebuild.
+
+Most results bring about nothing of it, as most of the time nobody waits: one look says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from tagmill import sql
+from tagmill.tags import previews, publishing, rebuilds
+
+
+class _Waiting(NamedTuple):
+    """Whether a tag waits to be published, a preview is under way, and a rebuild runs."""
+
+    tags: bool
+    previews: bool
+    rebuilds: bool
+
+
+def end_reached(expressions: Sequence[int], failing: Iterable[int]) -> None:
+    """Publish, and end, what waited for these expressions alone, and wake those who watch. Whoever
+    begins to wait meanwhile looks by itself.
+
+    Call it in the transaction that applied the last results of `expressions`, or that counted the
+    failures of `failing`."""
+    concerned = sorted({*expressions, *failing})
+    values = {"expressions": list(expressions), "concerned": concerned}
+    (waiting,) = sql.bound(_Waiting, __file__, "who_waits", values)
+    if waiting.tags:
+        publishing.publish(expressions)
+    if waiting.previews:
+        previews.finish_reached(expressions)
+    if waiting.rebuilds:
+        rebuilds.finish_reached()
+        rebuilds.notify_progress()
+    if waiting.previews:
+        previews.notify_evaluated(concerned)

@@ -1,0 +1,110 @@
+"""What a lease and a completion cost the database, in statements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from api.server import completion, lease
+from api.server.broker import Poll
+from tagmill.fleet import clusters
+from tagmill.fleet.models import Partition
+from tagmill.tags import tags
+from tagmill.work import workers
+from tagmill_wire.messages import (
+    Completion,
+    CompletionAnswer,
+    LeaseAnswer,
+    LeaseRequest,
+    NextLease,
+    Register,
+    dump,
+    load,
+)
+from tests.support.fleet import ANY, GPU, HAS_GPU, put
+from tests.support.workers import evaluated
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+PARTITIONS = 16
+# The caller; the worker's beat under the fleet's lock; what waits; workers that share it; jobs
+# begun; what is stale; leases; definitions; and the transaction's begin and commit.
+LEASE = 10
+# The caller; partitions locked; incarnation and expressions; matches locked; `settled_rev` moved;
+# leases and jobs ended; who waits; begin and commit; the time of changes charged to their quota.
+COMPLETION = 10
+# Both, of one caller.
+FUSED = LEASE + COMPLETION - 1
+
+
+class Protocol:
+    """A worker that calls what the endpoints call."""
+
+    def __init__(self) -> None:
+        made, self.token = workers.issue_token("w", "all")
+        self.worker = workers.register(made, Register("w", "lxml", "1"))
+        self.holds = list(Partition.objects.values_list("id", flat=True))
+
+    def lease(self, most: int) -> LeaseAnswer:
+        asked = LeaseRequest(str(self.worker.uuid), most, self.holds)
+        return lease.take(Poll(self.token, dump(asked))).answer
+
+    def evaluate(self, leased: LeaseAnswer, following: NextLease | None = None) -> bytes:
+        """The body of the completion."""
+        named = str(self.worker.incarnation)
+        results = [evaluated(leased, item) for item in leased.leases]
+        return dump(Completion(str(self.worker.uuid), named, results, following))
+
+    def complete(self, body: bytes) -> CompletionAnswer:
+        return load(CompletionAnswer, completion.take(self.token, body).dumped)
+
+
+@pytest.fixture
+def protocol(no_jobs: None, configure: Callable[..., None]) -> Protocol:
+    """All of it is fresh, but that every node has changed once more, which flips nothing."""
+    configure(partition_slots=8)
+    clusters.create("north")
+    put(*(f"n{number}" for number in range(8 * PARTITIONS)))
+    tags.create("gpu", definition=HAS_GPU)
+    tags.create("any", definition=ANY)
+    found = Protocol()
+    while (answer := found.lease(64)).leases:
+        found.complete(found.evaluate(answer))
+    again = GPU.replace(b"core", b"main")
+    put(*(f"n{number}" for number in range(8 * PARTITIONS)), xml=again)
+    return found
+
+
+def counted(work: Callable[[], Any]) -> tuple[Any, list[str]]:
+    with CaptureQueriesContext(connection) as found:
+        result = work()
+    # Django's own look at whether a connection still works is none of ours.
+    return result, [item["sql"] for item in found.captured_queries if item["sql"] != "SELECT 1"]
+
+
+@pytest.mark.parametrize("most", [1, PARTITIONS])
+def test_a_lease_and_its_completion_are_few_statements(protocol: Protocol, most: int) -> None:
+    """As many for one partition as for sixteen, where nobody waits for anything."""
+    leased, asked = counted(lambda: protocol.lease(most))
+    assert (len(leased.leases), len(asked)) == (most, LEASE), asked
+    body = protocol.evaluate(leased)
+    done, asked = counted(lambda: protocol.complete(body))
+    assert [item.outcome for item in done.results] == ["applied"] * most
+    assert len(asked) == COMPLETION, asked
+
+
+@pytest.mark.parametrize("most", [1, PARTITIONS // 2])
+def test_a_completion_brings_the_next_lease_for_less(protocol: Protocol, most: int) -> None:
+    leased = protocol.lease(most)
+    body = protocol.evaluate(leased, NextLease(most, protocol.holds, []))
+    done, asked = counted(lambda: protocol.complete(body))
+    assert done.next is not None
+    assert len(done.next.leases) == most
+    assert not {item.partition for item in leased.leases} & {
+        item.partition for item in done.next.leases
+    }
+    assert len(asked) == FUSED, asked

@@ -1,0 +1,1 @@
+"""The workbench in Chromium, against a real server, a real worker and a real database."""

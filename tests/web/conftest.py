@@ -1,0 +1,104 @@
+"""A browser, a server with a worker and a small fleet; each test logs in anew."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from django.contrib.auth.models import User
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+
+from api.web import links
+from fixtures import loader
+from loadtest.rig.stack import Stack
+from tagmill.work import workers
+from tests.support.http import make_user
+from tests.support.servers import server
+
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+NODES = 60
+# Nothing here takes a tenth of it; it only ends a test that would hang.
+PATIENCE_MS = 20_000
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    if CHROMIUM is None:
+        pytest.skip("the workbench is tested in Chromium, which is not here: apt install chromium")
+    # Playwright runs a loop in this thread, in which Django would refuse to ask the database.
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield started
+        started.close()
+    del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
+
+
+@pytest.fixture(scope="module")
+def shared_server(
+    browser: Browser, django_db_setup: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stack]:
+    with pytest.MonkeyPatch.context() as patch:
+        yield from server(tmp_path_factory.mktemp("server"), patch)
+
+
+@pytest.fixture
+def stack(transactional_db: None, shared_server: Stack) -> Iterator[Stack]:
+    """A fleet, and a server with one worker that evaluates it."""
+    loader.load(NODES, seed=1, profile="lean")
+    shared_server.token = workers.issue_token("web", "all")[1]
+    shared_server.start_workers(1)
+    yield shared_server
+    shared_server.stop_workers()
+
+
+@dataclass
+class Seat:
+    """Somebody before the workbench. `said` is what the browser's console has, which is nothing."""
+
+    page: Page
+    user: User
+    url: str
+    said: list[str]
+
+    def see(self, path: str) -> Page:
+        self.page.goto(f"{self.url}{path}")
+        return self.page
+
+    def is_accessible(self) -> None:
+        found = Axe().run(self.page)
+        assert found.violations_count == 0, found.generate_report()
+
+
+@pytest.fixture
+def sit(browser: Browser, stack: Stack) -> Iterator[Callable[..., Seat]]:
+    """Logs somebody of a role in, by a link, and looks at the console in the end."""
+    seats: list[Seat] = []
+
+    def down(role: str = "operator", **options: object) -> Seat:
+        user = make_user(role)
+        page = browser.new_context(**options).new_page()  # type: ignore[arg-type]
+        page.set_default_timeout(PATIENCE_MS)
+        seat = Seat(page, user, stack.url, [])
+
+        def hear(message: ConsoleMessage) -> None:
+            seat.said.append(f"{message.type}: {message.text}")
+
+        page.on("console", hear)
+        page.on("pageerror", lambda error: seat.said.append(str(error)))
+        seats.append(seat)
+        seat.see(links.make(user))
+        return seat
+
+    yield down
+    for seat in seats:
+        with suppress(Exception):
+            seat.page.context.close()
+    assert [seat.said for seat in seats] == [[]] * len(seats)
