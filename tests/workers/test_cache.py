@@ -21,10 +21,10 @@ from twisted.internet.task import deferLater
 from tagmill_worker.cache import command, files, folders
 from tagmill_worker.errors import BadSettings
 from tagmill_worker.evaluators import base, saved
-from tests.workers import mockapi, test_worker
+from tests.workers import mockapi
 from tests.workers.running import polled, run
 from tests.workers.test_command import MANAGE, ended
-from tests.workers.test_worker import EVALUATORS, Rig, members
+from tests.workers.test_worker import EVALUATORS, VARIABLE, Rig, members, only_kernel
 
 XPATH = {7: "//node[@class='gpu']", 8: "count(//node) > 1", 9: "boolean(//list)"}
 PARTITIONS = 3
@@ -33,13 +33,11 @@ KILLS = 5
 
 
 @pytest.fixture(autouse=True, params=EVALUATORS)
-def evaluator(request: pytest.FixtureRequest) -> str:
-    test_worker._evaluator[0] = request.param
+def evaluator(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv(VARIABLE, request.param)
     return str(request.param)
 
 
-# Where it is built: lxml has no images.
-only_the_kernel = pytest.mark.parametrize("evaluator", EVALUATORS[1:], indirect=True)
 # What does not depend on it.
 with_one = pytest.mark.parametrize("evaluator", EVALUATORS[-1:], indirect=True)
 
@@ -252,7 +250,7 @@ def test_a_file_that_is_not_right_is_set_aside_and_fetched_again(
     run(story())
 
 
-@only_the_kernel
+@only_kernel
 @pytest.mark.parametrize(
     ("suffix", "damage"),
     [
@@ -298,7 +296,7 @@ def test_an_image_that_is_not_right_is_made_again_from_its_page(
     run(story())
 
 
-@only_the_kernel
+@only_kernel
 def test_an_image_of_another_version_is_not_used(
     life: Life, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -482,7 +480,7 @@ def spawned(life: Life, rig: Rig, before: Callable[[], None] | None = None) -> A
         [
             *(sys.executable, str(MANAGE), "worker", "--server", rig.url),
             *("--cache-dir", str(life.directory), "--cache-bytes", "64MiB"),
-            *("--evaluator", test_worker._evaluator[0], "--batch-nodes", "4"),
+            *("--batch-nodes", "4"),
         ],
         env={**os.environ, "TAGMILL_WORKER_TOKEN": mockapi.TOKEN},
         stderr=subprocess.PIPE,

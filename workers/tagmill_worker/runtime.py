@@ -16,7 +16,7 @@ from twisted.internet.defer import CancelledError, Deferred, gatherResults
 from twisted.internet.task import deferLater
 
 from tagmill_wire.messages import VERSION, LeaseAnswer, LeaseRequest, NextLease, Registered
-from tagmill_worker import cache
+from tagmill_worker.cache import start
 from tagmill_worker.client import Client
 from tagmill_worker.completer import Completer
 from tagmill_worker.errors import NotFound, ProtocolError, ServerError, Unauthorized, WorkerGone
@@ -55,7 +55,7 @@ class Worker:
         options = ChildOptions(
             settings.evaluator, settings.image_bytes, settings.shadow, settings.evaluation_bytes
         )
-        self.tier = cache.make(reactor, settings, metrics, self._leased)
+        self.tier = start.make(reactor, settings, metrics, self._leased)
         self.evaluator = EvaluatorProcess(reactor, options, metrics, self._fail, self.tier)
         store = Store(settings.store_bytes, reactor.seconds, self.evaluator.forget)
         self._holdings = Holdings(store, metrics, self.evaluator, self.tier)

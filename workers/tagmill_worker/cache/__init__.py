@@ -1,35 +1,8 @@
-"""The warm tier: what a worker holds, as files on its own disk, for the next time it starts."""
+"""The warm tier: what a worker holds, as files on its own disk, for the next time it starts.
 
-from __future__ import annotations
+- `start`: makes the `tier` that the options ask for.
+- `files`: the format, and what makes a file believed.
+- `command`: `tagmill-worker cache`.
+"""
 
-from collections.abc import Callable, Collection
-from pathlib import Path
-from typing import Any
-
-from tagmill_worker.cache import lock
-from tagmill_worker.cache.entries import Entries
-from tagmill_worker.cache.tier import Tier
-from tagmill_worker.metrics import Metrics
-from tagmill_worker.settings import Settings
-
-__all__ = ["Tier", "make"]
-
-
-def make(
-    reactor: Any, settings: Settings, metrics: Metrics, in_use: Callable[[], Collection[int]]
-) -> Tier | None:
-    """None without `--cache-dir`. Raises BadSettings for a directory that is somebody else's; one
-    that cannot be used is a tier that is off."""
-    if not settings.cache_dir:
-        return None
-    directory = Path(settings.cache_dir)
-    held, problem = lock.Lock(), ""
-    try:
-        held = lock.take(directory)
-    except OSError as error:
-        problem = str(error)
-    entries = Entries(settings.cache_bytes, settings.cache_full_ratio, reactor.seconds)
-    tier = Tier(reactor, directory, entries, metrics, in_use=in_use, lock=held)
-    if problem:
-        tier.turn_off(problem)
-    return tier
+__all__ = ["command", "files", "start", "tier"]

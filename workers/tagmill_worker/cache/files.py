@@ -49,7 +49,7 @@ START = struct.Struct("<8sII32s")
 DIGEST_BYTES = 32
 # 65,536 slots in pages of one node, at some 100 bytes each.
 MAX_HEAD_BYTES = 16 * 2**20
-# Of the digest, in a name: to tell files apart. What is believed is the whole digest.
+# A name has the digest's beginning, to tell files apart. What is believed is the whole digest.
 NAME_DIGITS = 16
 
 PAGES, IMAGE, SLOTS, PARTIAL = ".pages", ".image", ".slots", ".partial"
@@ -219,7 +219,7 @@ def partitions(incarnation: Path) -> list[int]:
 
 
 def chain(found: Sequence[Stored]) -> list[Stored]:
-    """Of a partition's files: the newest whole fetch, and the deltas after it without a gap."""
+    """A partition's newest whole fetch, and the deltas after it without a gap."""
     ordered = sorted(found, key=lambda item: item.head.number)
     starts = [n for n, item in enumerate(ordered) if item.head.since is None]
     if not starts:

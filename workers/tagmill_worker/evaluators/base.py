@@ -137,7 +137,7 @@ EVALUATORS = {
     "kernel": "tagmill_worker.evaluators.kernel_evaluator",
     "lxml": "tagmill_worker.evaluators.lxml_evaluator",
 }
-# Those that `keeps_images`, for who does not import them.
+# The names of evaluators that keep images, for whoever does not import them.
 KEEPERS = frozenset({"kernel"})
 AUTO = "auto"
 KERNEL_MODULE = "tagmill_kernel"
