@@ -4,12 +4,14 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 # Options of the demo and of pytest: make demo ARGS="--nodes 2000", make test ARGS="-k lease"
 ARGS ?=
+# The oldest glibc that the kernel's wheel runs on; the linker that comes with zig knows its symbols.
+MANYLINUX := manylinux2014
 # Processes of `make test`, each with a database of its own: make test WORKERS=0 for one alone.
 WORKERS ?= 2
 PARALLEL = --numprocesses=$(WORKERS) --dist=worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test coverage test-without-kernel lint format clean kernel-test kernel-bench kernel-fuzz differential bounds vendor
+.PHONY: help demo install test coverage test-without-kernel lint dist release-check format clean kernel-test kernel-bench kernel-fuzz differential bounds vendor
 
 help: ## Say what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -78,6 +80,21 @@ differential: $(VENV)/development $(KERNEL) ## Four million random pairs of the 
 bounds: $(VENV)/development $(KERNEL) ## Look for texts that take the server a second or 100 MiB, among thousands
 	@TAGMILL_BOUNDS_CASES=2000 TAGMILL_BOUNDS_SECONDS=1 TAGMILL_BOUNDS_SEED=$$(date +%s) $(RUN) -m pytest tests/bounds
 
+dist: $(VENV)/dist ## Wheels of server, worker and kernel, and the kernel's sources, in dist/
+	@rm -rf dist && mkdir dist
+	@for folder in . workers; do $(VENV)/dist/bin/python -m build --no-isolation --wheel --outdir dist $$folder >dist/build.log \
+		|| { cat dist/build.log; exit 1; }; done; rm dist/build.log
+ifneq ($(CARGO),)
+	@cd kernel && PATH="$(CURDIR)/$(VENV)/dist/bin:$$PATH" maturin build --quiet --release --zig --compatibility $(MANYLINUX) --out ../dist
+	@cd kernel && "$(CURDIR)/$(VENV)/dist/bin/maturin" sdist --quiet --out ../dist
+else
+	@echo "There is no cargo: the kernel's wheel was not built."
+endif
+	@ls dist
+
+release-check: dist ## The wheels, installed without a compiler: a server and a worker tag a node
+	@$(PYTHON) deploy/release_check.py dist
+
 format: $(VENV)/development ## Format the code
 	@$(RUN) -m ruff format .
 	@$(RUN) -m ruff check --fix .
@@ -101,7 +118,7 @@ $(VENV)/bin/python:
 	@$(PYTHON) -m venv $(VENV) \
 		|| { rm -rf $(VENV); echo "Python has no venv module here; on Debian: apt install python3-venv"; exit 1; }
 
-$(VENV)/runtime: requirements.txt requirements-worker.txt | $(VENV)/bin/python
+$(VENV)/runtime: requirements.txt requirements-embedded.txt requirements-worker.txt | $(VENV)/bin/python
 	@echo "Installing requirements.txt into $(VENV) ..."
 	@$(RUN) -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	@touch $@
@@ -109,6 +126,12 @@ $(VENV)/runtime: requirements.txt requirements-worker.txt | $(VENV)/bin/python
 $(VENV)/kernel: kernel/Cargo.toml kernel/Cargo.lock $(shell find kernel/src -name '*.rs') | $(VENV)/runtime
 	@echo "Building the kernel ..."
 	@$(RUN) -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps ./kernel
+	@touch $@
+
+# An environment of its own: what builds is no part of what is tested.
+$(VENV)/dist: requirements-dist.txt | $(VENV)/bin/python
+	@rm -rf $@ && $(PYTHON) -m venv $@
+	@$@/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-dist.txt
 	@touch $@
 
 $(VENV)/development: requirements-dev.txt requirements-bench.txt $(VENV)/runtime

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tagmill's commands. `manage.py help` lists them."""
+"""Tagmill's commands, from a checkout. `manage.py help` lists them."""
 
 from __future__ import annotations
 
@@ -9,97 +9,6 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
-# These read or write no database.
-WITHOUT_DATABASE = {
-    "help",
-    "--help",
-    "version",
-    "--version",
-    "makemigrations",
-    "findstatic",
-    "settings",
-    "capacity",
-    "bench capacity",
-    "bench evaluate",
-    "bench report",
-}
-
-
-# These give access, or change what is stored: they say where, in case it is not what was meant.
-NAMING_DATABASE = {
-    "create_token",
-    "create_user",
-    "createsuperuser",
-    "import_lshw",
-    "migrate",
-    "set_role",
-    "tokens",
-    "worker_token",
-}
-
-
-def main(arguments: list[str]) -> int:
-    find_packages()
-    from tagmill_wire.streams import hold_standard
-
-    hold_standard()
-    command = arguments[1] if len(arguments) > 1 else "help"
-    if command == "worker" or arguments[1:3] == ["help", "worker"]:
-        # A worker holds no database credentials and needs no Django.
-        from tagmill_worker.command import main as work
-
-        return work(arguments[2:] if command == "worker" else ["--help"])
-    if command in ("version", "--version"):
-        from tagmill_wire import __version__
-        from tagmill_wire.messages import VERSION
-
-        print(f"Tagmill {__version__} (protocol {VERSION})")
-        return 0
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tagmill.settings")
-    try:
-        from django.db import DatabaseError
-
-        from tagmill import config, database, extras
-        from tagmill.errors import ConfigurationError
-    except ImportError as error:
-        return lacking(error)
-
-    if command in extras.COMMANDS and (missing := extras.missing()):
-        print(
-            f"manage.py {command} needs {' and '.join(missing)}: run"
-            f" `{sys.executable} -m pip install -r {extras.FILE}`. Servers need neither.",
-            file=sys.stderr,
-        )
-        return 2
-
-    where = ""
-    try:
-        where = database.described(config.load())
-        if command in NAMING_DATABASE and "--help" not in arguments:
-            print(f"Database: {where}", file=sys.stderr)
-        if not WITHOUT_DATABASE & {command, " ".join(arguments[1:3])}:
-            database.ensure_running(config.load())
-        from django.core.management import execute_from_command_line
-
-        from tagmill.audit import acting
-
-        if command != "serve":
-            acting.as_command()
-
-        execute_from_command_line(arguments)
-    except ConfigurationError as error:
-        print(f"Tagmill does not start: {error}", file=sys.stderr)
-        return 2
-    except ImportError as error:
-        if "--traceback" in arguments:
-            raise
-        return lacking(error)
-    except DatabaseError as error:
-        if "--traceback" in arguments:
-            raise
-        print(f"{problem(error)} Database: {where}", file=sys.stderr)
-        return 2
-    return 0
 
 
 def find_packages() -> None:
@@ -114,26 +23,8 @@ def find_packages() -> None:
     )
 
 
-def lacking(error: ImportError) -> int:
-    print(
-        f"Tagmill lacks a library ({error}): run `make install`, also after an update, and start it"
-        " with .venv/bin/python.",
-        file=sys.stderr,
-    )
-    return 2
-
-
-def problem(error: Exception) -> str:
-    """One line that says what to do."""
-    from psycopg import errors
-
-    said = " ".join(str(error).split())
-    if isinstance(error.__cause__, errors.UndefinedTable | errors.UndefinedColumn):
-        return "The database lacks tables or columns: run `manage.py migrate` first."
-    if isinstance(error.__cause__, errors.OperationalError):
-        return f"The database does not answer ({said}): look at DATABASE_URL."
-    return f"The database refused ({said}); --traceback shows where."
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    find_packages()
+    from tagmill_command import run
+
+    run()

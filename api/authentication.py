@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.contrib.auth.models import AnonymousUser, User
@@ -49,10 +50,17 @@ class WorkerTokenAuthentication(BaseAuthentication):
 
 
 def user_for_header(header: str) -> User | None:
-    """The active user whose token an Authorization header holds, limited to the token's role; None
-    when there is none."""
-    scheme, _, token = header.strip().partition(" ")
-    if scheme.lower() != "token" or not token.strip():
-        return None
-    found = tokens.find(token.strip())
-    return None if found is None else found.user
+    """As `users_for_headers`, of one."""
+    return users_for_headers([header]).get(header)
+
+
+def users_for_headers(headers: Iterable[str]) -> dict[str, User]:
+    """The active users whose tokens these Authorization headers hold, each limited to the token's
+    role; without those that hold none."""
+    token_of = {}
+    for header in headers:
+        scheme, _, token = header.strip().partition(" ")
+        if scheme.lower() == "token" and token.strip():
+            token_of[header] = token.strip()
+    found = tokens.find_all(set(token_of.values())) if token_of else {}
+    return {header: found[token].user for header, token in token_of.items() if token in found}

@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from api.counters import MinuteThrottle
+from tagmill.program import NAME
 
 MAX_LOGINS_PER_MINUTE = 10
 
@@ -18,7 +19,7 @@ PAGE = """<!doctype html>
 <html lang="en"><head><title>Too many attempts | Tagmill</title></head>
 <body><h1>Too many attempts to log in</h1>
 <p>Wait {seconds} seconds, then <a href="{path}">log in again</a>. Who has lost the password asks an
-administrator: <code>manage.py create_user</code> sets a new one.</p></body></html>"""
+administrator: <code>{program} create_user</code> sets a new one.</p></body></html>"""
 
 
 class LoginThrottle(MinuteThrottle):
@@ -35,7 +36,7 @@ class LoginThrottle(MinuteThrottle):
 
 def _too_many(request: HttpRequest, seconds: int) -> HttpResponse:
     """A page, for people; with the link back to the form."""
-    page = format_html(PAGE, seconds=seconds, path=request.path)
+    page = format_html(PAGE, seconds=seconds, path=request.path, program=NAME)
     return HttpResponse(page, status=429, headers={"Retry-After": str(seconds)})
 
 

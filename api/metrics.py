@@ -85,6 +85,7 @@ RESTARTS = Counter(
     registry=REGISTRY,
 )
 PARKED_POLLS = _gauge("tagmill_parked_polls", "Long-polls waiting for work")
+WAITING_UPLOADS = _gauge("tagmill_waiting_uploads", "Uploads that wait for those before them")
 CONNECTIONS = _gauge("tagmill_connections", "Connections of clients")
 REFUSED_CONNECTIONS = Counter(
     "tagmill_refused_connections_total",

@@ -5,24 +5,31 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+from collections.abc import Collection
 from datetime import timedelta
+from typing import Any
 
 from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import Group, User
-from django.contrib.postgres.expressions import ArraySubquery
 from django.db import transaction
-from django.db.models import OuterRef, Q, QuerySet
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
 from api.models import UserToken
 from api.permissions import limit_role, role_of
 from api.roles import GROUPS, Role
+from tagmill import sql
 from tagmill.config import load
 from tagmill.errors import Conflict, Invalid, NotFound
+from tagmill.program import NAME
 
 SECRET_BYTES = 32
 KEY_CHARACTERS = 15
 MAX_DAYS = 36_500
+# What the query `tokens` reads of both, in the order of their models; the rest is read when it is
+# asked for.
+TOKEN_FIELDS = ("id", "digest", "key", "user_id", "role", "is_login")
+USER_FIELDS = ("id", "is_superuser", "username", "is_staff", "is_active")
 # A token that is used all the time is written once in so long.
 USE_RECORDED_EVERY = timedelta(minutes=1)
 
@@ -51,7 +58,7 @@ def create(
         return issue(user, wanted, load().token_days if days is None else days)
 
 
-_HOW = "give the user the role first (PATCH /api/v1/users/{name} or manage.py set_role)"
+_HOW = f"give the user the role first (PATCH /api/v1/users/{{name}} or {NAME} set_role)"
 
 
 def issue(user: User, role: Role, days: float) -> tuple[UserToken, str]:
@@ -78,26 +85,44 @@ def log_in(user: User) -> tuple[UserToken, str]:
         return _insert(user, role_of(user), lifetime, is_login=True)
 
 
+class _Found:
+    """A row of the query `tokens`."""
+
+    def __init__(self, *row: Any) -> None:
+        *columns, groups, self.is_unrecorded = row
+        own = len(TOKEN_FIELDS)
+        self.made = UserToken.from_db("default", TOKEN_FIELDS, columns[:own])
+        self.made.user = User.from_db("default", USER_FIELDS, columns[own:])
+        limit_role(self.made.user, groups, self.made.rights)
+
+
 def find(token: str) -> UserToken | None:
-    """The token's row, with its user limited to the token's role; None when it is wrong, revoked or
-    expired, or its user is not active. One query by the unique index of digests, however many
-    tokens there are."""
-    digest = _digest(token)
-    groups = Group.objects.filter(user=OuterRef("user_id"), name__in=GROUPS).values("name")
-    alive = Q(expires_at=None) | Q(expires_at__gt=Now())
-    unrecorded = Q(last_used_at=None) | Q(last_used_at__lt=Now() - USE_RECORDED_EVERY)
-    found = (
-        UserToken.objects.filter(alive, digest=digest, user__is_active=True)
-        .select_related("user")
-        .annotate(groups=ArraySubquery(groups), is_unrecorded=unrecorded)
-        .first()
-    )
-    if found is None or not hmac.compare_digest(bytes(found.digest), digest):
-        return None
-    limit_role(found.user, found.groups, found.rights)
-    if found.is_unrecorded:
+    """As `find_all`, of one."""
+    return find_all([token]).get(token)
+
+
+def find_all(given: Collection[str]) -> dict[str, UserToken]:
+    """The tokens' rows, each with its user limited to the token's role; without those that are
+    wrong, revoked or expired, and those of users who are not active. One query for all."""
+    digests = {_digest(token): token for token in given}
+    values = {
+        "digests": list(digests),
+        "groups": list(GROUPS),
+        "recorded_every": USE_RECORDED_EVERY.total_seconds(),
+    }
+    found: dict[str, UserToken] = {}
+    unrecorded = []
+    for row in sql.bound(_Found, __file__, "tokens", values):
+        same = (key for key in digests if hmac.compare_digest(key, row.made.digest))
+        if (digest := next(same, None)) is None:
+            continue
+        found[digests[digest]] = row.made
+        if row.is_unrecorded:
+            unrecorded.append(row.made.id)
+    if unrecorded:
         # The condition again: of many requests in this moment one writes.
-        UserToken.objects.filter(unrecorded, id=found.id).update(last_used_at=Now())
+        last = Q(last_used_at=None) | Q(last_used_at__lt=Now() - USE_RECORDED_EVERY)
+        UserToken.objects.filter(last, id__in=unrecorded).update(last_used_at=Now())
     return found
 
 

@@ -23,6 +23,7 @@ from api.rest import (
     tags,
     tokens,
     users,
+    vocabulary,
     workers,
 )
 from api.web import pages
@@ -62,6 +63,7 @@ V1 = [
     route("tags/<str:name>/changes", changes.ChangesOfTag, "changes-of-tag"),
     route("tags/<str:name>/publish", tags.PublishTag, "publish-tag"),
     route("tags/<str:name>/history", audit.HistoryOfTag, "history-of-tag"),
+    route("definitions/check", explain.CheckDefinition, "check"),
     route("definitions/lint", explain.LintDefinition, "lint"),
     route("definitions/explain", explain.ExplainDefinition, "explain-definition"),
     route("previews/", previews.Previews, "previews"),
@@ -76,6 +78,7 @@ V1 = [
     route("workers/heartbeat", workers.Heartbeat, "heartbeat"),
     route("workers/fail", workers.GiveUp, "fail"),
     route("partitions/", partitions.Partitions, "partitions"),
+    route("vocabulary", vocabulary.Words, "vocabulary"),
     route("users/", users.Users, "users"),
     route("users/<str:username>", users.OneUser, "user"),
     route("user-tokens/", tokens.UserTokens, "user-tokens"),

@@ -17,5 +17,6 @@ __all__ = [
     "tags",
     "tokens",
     "users",
+    "vocabulary",
     "workers",
 ]

@@ -14,7 +14,7 @@ from api import limits
 from api.rest.base import Resource
 from api.rest.tags import DefinitionIn, WarningOut
 from api.roles import Role
-from tagmill.errors import Invalid
+from tagmill.errors import Invalid, InvalidDefinition
 from tagmill.tags import explaining, linting
 from tagmill.tags.models import Tag
 from tagmill_expressions.lint import Warning
@@ -36,6 +36,16 @@ class VocabularyOut(serializers.Serializer[Any]):
 class LintOut(serializers.Serializer[Any]):
     warnings = WarningOut(many=True)
     vocabulary = VocabularyOut()
+
+
+class WrongOut(serializers.Serializer[Any]):
+    message = serializers.CharField()
+    column = serializers.IntegerField(help_text="From 1, in characters.")
+    rewrite = serializers.CharField(allow_null=True, help_text="Where it is sure what was meant.")
+
+
+class CheckOut(LintOut):
+    error = WrongOut(allow_null=True, help_text="Why it does not parse. No warnings then.")
 
 
 class HitOut(serializers.Serializer[Any]):
@@ -222,9 +232,31 @@ class LintDefinition(DefinitionCall):
         """What the definition says other than its author may have meant. 400
         `invalid_definition`, with `column` and `caret`, when it does not parse."""
         given = self.given(DefinitionIn)
-        found = linting.lint(given["definition"], given["namespaces"])
-        vocabulary = {"documents": found.documents, "behind": found.behind}
-        return Response({"warnings": warnings_of(found.warnings), "vocabulary": vocabulary})
+        return Response(_lint_body(linting.lint(given["definition"], given["namespaces"])))
+
+
+class CheckDefinition(DefinitionCall):
+    serializer_class = CheckOut
+
+    @extend_schema(
+        operation_id="definitions_check", request=DefinitionIn, responses={200: CheckOut}
+    )
+    def post(self, request: Request) -> Response:
+        """As lint, while somebody types: what does not parse is no error of the request, but the
+        `error` of the answer."""
+        given = self.given(DefinitionIn)
+        try:
+            found = linting.lint(given["definition"], given["namespaces"])
+        except InvalidDefinition as wrong:
+            none = linting.Lint((), None, 0)
+            error = {name: wrong.extra.get(name) for name in ("column", "rewrite")}
+            return Response({**_lint_body(none), "error": {"message": wrong.detail, **error}})
+        return Response({**_lint_body(found), "error": None})
+
+
+def _lint_body(found: linting.Lint) -> dict[str, Any]:
+    vocabulary = {"documents": found.documents, "behind": found.behind}
+    return {"warnings": warnings_of(found.warnings), "vocabulary": vocabulary}
 
 
 class ExplainDefinition(DefinitionCall):

@@ -69,12 +69,15 @@ class Server:
         self._heartbeats = Threads(reactor, "heartbeat", pools.HEARTBEAT_THREADS)
         self._completions = Threads(reactor, "complete", pools.COMPLETION_THREADS)
         self._importers = Threads(reactor, "import", pools.import_threads(config))
+        self._uploaders = Threads(reactor, "upload", pools.UPLOAD_THREADS)
+        self._uploads = documents.uploads(reactor, self._uploaders)
         self._pools = (
             self._rest,
             self._native,
             self._heartbeats,
             self._completions,
             self._importers,
+            self._uploaders,
         )
         self._broker = Broker(reactor, self._take, self._give_back, config.part(WAKE))
         self._rebuilds, self._previews = self._watch(REBUILDS), self._watch(PREVIEWS)
@@ -110,6 +113,7 @@ class Server:
         self._port: Any = None
         self._gauges: dict[Any, Callable[[], int]] = {
             metrics.PARKED_POLLS: lambda: self._broker.parked,
+            metrics.WAITING_UPLOADS: lambda: self._uploads.waiting,
             metrics.CONNECTIONS: lambda: self._site.connections,
             metrics.UNREAD_BYTES: lambda: self._site.unread.total,
         }
@@ -236,8 +240,7 @@ class Server:
         return _native("import", imports.OPERATION, lambda: ImportResource(fallback), None)
 
     def _document(self, django: Any) -> Route:
-        # It is as much work as other requests of users', and shares their threads.
-        make = partial(DocumentResource, self._rest, django)
+        make = partial(DocumentResource, self._uploads, django)
         return _native("nodes", documents.OPERATION, make, DOCUMENT)
 
     def _asking(self, django: Any) -> list[Route]:

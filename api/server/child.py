@@ -62,7 +62,8 @@ def ignore_interrupts() -> None:
 
 
 def end_once(reactor: Any) -> None:
-    """The parent says SIGTERM, and a service manager says it to every process as well."""
+    """The parent says SIGTERM, a service manager says it to every process as well, and people press
+    Ctrl-C twice. Twisted would log an error."""
     asked = threading.Event()
 
     def stop(*_: Any) -> None:
@@ -71,6 +72,8 @@ def end_once(reactor: Any) -> None:
             reactor.callFromThread(reactor.stop)
 
     signal.signal(signal.SIGTERM, stop)
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        signal.signal(signal.SIGINT, stop)
 
 
 def say_ready(slot: Slot) -> None:

@@ -1,4 +1,4 @@
-"""PUT of /api/v1/nodes/{system_id}/document: an upload, stored in one call of a thread.
+"""PUT of /api/v1/nodes/{system_id}/document: uploads that arrive together are stored together.
 
 Whoever may not upload is refused first, then what is not understood, then the document. Everything
 else at this address is Django's to answer.
@@ -7,7 +7,7 @@ else at this address is Django's to answer.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -18,18 +18,30 @@ from api.encoding import dumps
 from api.etags import Condition
 from api.handlers import NO_SUCH_PAGE
 from api.rest.documents import LSHW
-from api.rest.nodes import SETTLED, settled, store
+from api.rest.nodes import SETTLED, settled
 from api.server import users
+from api.server.grouping import Bounds, Grouping
 from api.server.http import Request, route_of
 from api.server.native import Native, body_of, refuse_strange, respond
 from api.server.operations import BROWSERS, CONDITIONS, Answer, Content, Operation, Parameter
 from api.server.threads import Threads
 from api.strict import refuse_type
 from tagmill.audit.acting import Actor, acting
-from tagmill.errors import NotFound
-from tagmill.flows.ingest import Upload, Verdict
+from tagmill.config import MIB
+from tagmill.errors import NotFound, TagmillError
+from tagmill.flows.ingest import Upload, Verdict, store_requests
 
 XML = ("application/xml", "text/xml")
+# What goes together is one transaction: its locks last well under a second. What waits is less than
+# what so many threads would hold.
+BOUNDS = Bounds(
+    group=64,
+    group_bytes=4 * MIB,
+    waiting=1024,
+    waiting_bytes=64 * MIB,
+    seconds=20.0,
+    patience=0.05,
+)
 PARAMETERS = frozenset({"probe"})
 STORED = {
     "type": "object",
@@ -73,7 +85,7 @@ OPERATION = Operation(
 class Put:
     """A request as the thread needs it: what belongs to the connection stays with the reactor."""
 
-    credentials: tuple[str, str]
+    credentials: users.Shown
     form: Any
     refuse: Callable[[], None]
     system_id: str
@@ -84,12 +96,20 @@ class Put:
     request_id: str
 
 
+Uploads = Grouping[Put, Verdict]
+
+
+def uploads(reactor: Any, threads: Threads) -> Uploads:
+    """What all requests for documents share."""
+    return Grouping(reactor, threads, put_all, BOUNDS)
+
+
 class DocumentResource(Native):
     methods: ClassVar[tuple[str, ...]] = ("PUT",)
 
-    def __init__(self, threads: Threads, django: Any, system_id: bytes) -> None:
+    def __init__(self, uploads: Uploads, django: Any, system_id: bytes) -> None:
         super().__init__()
-        self._threads = threads
+        self._uploads = uploads
         self._django = django
         self._system_id = unquote(system_id.decode("latin-1"))
 
@@ -105,7 +125,7 @@ class DocumentResource(Native):
     async def answer(self, request: Request) -> None:
         asked = self._asked(request)
         request.setHeader("X-Request-Id", asked.request_id)
-        verdict = await self._threads.call(put, asked)
+        verdict = await self._uploads.call(asked, len(asked.body))
         for name, value in settled(verdict.settled).items():
             request.setHeader(name, value)
         found = {"outcome": verdict.outcome, "rev": verdict.rev, "settled": verdict.settled}
@@ -133,9 +153,28 @@ def _header(request: Request, name: str) -> str | None:
     return b",".join(lines).decode("latin-1") if lines else None
 
 
-def put(asked: Put) -> Verdict:
-    """Store it, in a thread. Raises Unauthorized, Forbidden, and what the upload is refused for."""
-    user = users.uploader(*asked.credentials)
+def put_all(asked: Sequence[Put]) -> list[Verdict | BaseException]:
+    """Store them, in a thread: for each its verdict, or what it is refused for."""
+    known = users.uploaders(item.credentials for item in asked)
+    found: dict[int, Verdict | BaseException] = {}
+    wanted: dict[int, Upload] = {}
+    for number, item in enumerate(asked):
+        try:
+            wanted[number] = _upload(item, known[item.credentials])
+        except Exception as error:
+            found[number] = error
+    with acting(lambda: _actor(asked, known)):
+        verdicts = store_requests(list(wanted.values()), create=False)
+    for number, verdict in zip(wanted, verdicts, strict=True):
+        is_stored = isinstance(verdict, Verdict) and verdict.error is None
+        found[number] = verdict if is_stored else getattr(verdict, "error", verdict)
+    return [found[number] for number in range(len(asked))]
+
+
+def _upload(asked: Put, user: Any) -> Upload:
+    """Raises Unauthorized, Forbidden, and what is wrong with the request."""
+    if isinstance(user, TagmillError):
+        raise user
     if asked.form is not None:
         users.refuse_forged(asked.form)
     asked.refuse()
@@ -145,6 +184,16 @@ def put(asked: Put) -> Verdict:
     if asked.body:
         refuse_type(asked.content_type, *XML)
     check = asked.condition.of_document(asked.probe)
-    upload = Upload(asked.system_id, probes={asked.probe: asked.body}, expects=check)
-    with acting(lambda: Actor(user.get_username(), "api", asked.request_id)):
-        return store(upload, create=False)
+    return Upload(asked.system_id, probes={asked.probe: asked.body}, expects=check)
+
+
+def _actor(asked: Sequence[Put], known: Mapping[users.Shown, Any]) -> Actor:
+    """Several uploads in one transaction have one actor, of whom no table that uploads change takes
+    note: all of their users."""
+    names = {
+        known[item.credentials].get_username()
+        for item in asked
+        if not isinstance(known[item.credentials], TagmillError)
+    }
+    request_id = asked[0].request_id if len(asked) == 1 else ""
+    return Actor(", ".join(sorted(names)), "api", request_id)

@@ -14,7 +14,7 @@ from api.server.http import Request
 from api.server.native import Native, credentials, respond
 from api.server.operations import JSON, Answer, Content, Operation
 from api.server.threads import Threads
-from tagmill import sql
+from tagmill import program, sql
 from tagmill.errors import DatabaseUnavailable
 
 ALIVE = Operation(
@@ -75,7 +75,7 @@ class Ready(Native):
         if self._is_migrated:
             await self._threads.call(sql.ask)
         elif missing := await self._threads.call(unapplied_migrations):
-            raise NotMigrated(f"{len(missing)} migrations are missing: run manage.py migrate")
+            raise NotMigrated(f"{len(missing)} migrations are missing: run {program.NAME} migrate")
         self._is_migrated = True
         respond(request, b'{"status":"ready"}')
 

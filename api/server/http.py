@@ -13,6 +13,7 @@ from urllib.parse import unquote_to_bytes
 
 import structlog
 from twisted.internet.defer import Deferred
+from twisted.internet.task import deferLater
 from twisted.web import server
 from twisted.web.resource import IResource
 
@@ -355,16 +356,23 @@ class Site(server.Site):
         self.is_draining = True
         for request in self.in_flight:
             request.part()
-        return self.when_idle().addCallback(lambda _: self._close())
+        return self._closed_when_idle()
+
+    def _closed_when_idle(self) -> Deferred[None]:
+        # A request counts as over before its end has been written.
+        return self.when_idle().addCallback(lambda _: deferLater(self.reactor, 0, self._close))
 
     def _close(self) -> Deferred[None]:
+        if self.in_flight:
+            return self._closed_when_idle()
         closed: Deferred[None] = Deferred()
         if not self._channels:
             closed.callback(None)
             return closed
         self._all_closed = closed
         for channel in list(self._channels):
-            channel.loseConnection()
+            if not channel.transport.disconnecting:
+                channel.loseConnection()
         return closed
 
     def when_idle(self) -> Deferred[None]:

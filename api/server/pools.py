@@ -10,6 +10,8 @@ NATIVE_THREADS = 8
 # reads are, a heartbeat finds one, and so does a completion.
 HEARTBEAT_THREADS = 4
 COMPLETION_THREADS = 4
+# One stores all uploads that have arrived; where it must wait for long, the others go on.
+UPLOAD_THREADS = 4
 # An import is bound by the database; a third one waits, with its client's socket unread. For all
 # processes of a server together, but one for each.
 IMPORT_THREADS = 2
@@ -25,5 +27,5 @@ def connections(config: Config, run_maintenance: bool) -> int:
     """The most connections to the database of all processes together: one for each thread, one for
     each process that listens, and those of the periodic tasks, which one of them runs."""
     threads = config.threads + NATIVE_THREADS + HEARTBEAT_THREADS + COMPLETION_THREADS
-    each = threads + import_threads(config) + 1
+    each = threads + UPLOAD_THREADS + import_threads(config) + 1
     return config.processes * each + (MAINTENANCE_CONNECTIONS if run_maintenance else 0)

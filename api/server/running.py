@@ -68,6 +68,7 @@ def parent(config: Config, run_maintenance: bool) -> int:
 
     run: Any = reactor
     supervisor = Supervisor(run, config, listener, run_maintenance)
+    run.callWhenRunning(child.end_once, run)
     run.callWhenRunning(supervisor.start)
     run.run()
     return supervisor.exit_code

@@ -8,6 +8,7 @@ gone. One of them runs the periodic tasks.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import signal
@@ -28,7 +29,7 @@ from api import metrics
 from api.server import child
 from api.server.board import AWAY, CONNECTIONS, PID, RESTARTS, Board
 from api.server.listening import bracketed
-from tagmill.config import ROOT, Config
+from tagmill.config import Config
 
 log = structlog.get_logger("tagmill.server")
 
@@ -49,6 +50,7 @@ class Child(ProcessProtocol):
     def __init__(self, parent: Supervisor, slot: int, now: float) -> None:
         self.parent = parent
         self.slot = slot
+        self.pid = 0
         self.started_at = now
         self.is_ready = False
 
@@ -80,18 +82,21 @@ class Supervisor:
         config: Config,
         listener: socket.socket,
         run_maintenance: bool,
-        command: Sequence[str] = (sys.executable, str(ROOT / "manage.py"), "serve"),
+        command: Sequence[str] = (sys.executable, "-m", "tagmill_command", "serve"),
     ) -> None:
         self._reactor = reactor
         self._config = config
         self._listener = listener
         self._run_maintenance = run_maintenance
         self._command = command
-        self._directory = Path(tempfile.mkdtemp(prefix="tagmill-serve-"))
-        self._board = Board.made(self._directory / child.BOARD, config.processes)
-        self._board.set(0, PID, os.getpid())
+        self.directory = Path(tempfile.mkdtemp(prefix="tagmill-serve-"))
+        # Who tidies up old temporary files leaves alone what is locked.
+        self._lock = os.open(self.directory, os.O_RDONLY)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self.board = Board.made(self.directory / child.BOARD, config.processes)
+        self.board.set(0, PID, os.getpid())
         self._children: dict[int, Child] = {}
-        self._short_lives = dict.fromkeys(self._board.slots, 0)
+        self._short_lives = dict.fromkeys(self.board.slots, 0)
         self._starting: dict[int, Any] = {}
         self._leader: Child | None = None
         self._was_ready = False
@@ -102,7 +107,7 @@ class Supervisor:
     def start(self) -> None:
         self._reactor.addSystemEventTrigger("before", "shutdown", self._drain)
         self._reactor.addSystemEventTrigger("after", "shutdown", self._clean)
-        for slot in self._board.slots:
+        for slot in self.board.slots:
             self._spawn(slot)
 
     # -- children --------------------------------------------------------------------------------
@@ -111,27 +116,34 @@ class Supervisor:
         self._starting.pop(slot, None)
         made = Child(self, slot, self._reactor.seconds())
         self._children[slot] = made
-        descriptors = {number: number for number in (0, 1, 2)}
-        transport = self._reactor.spawnProcess(
-            made,
-            self._command[0],
-            self._command,
-            env=self._environment(slot),
-            childFDs={
-                **descriptors,
-                child.LISTENER: self._listener.fileno(),
-                child.CONTROL: "w",
-                child.STATUS: "r",
-            },
-        )
-        self._board.set(slot, PID, transport.pid)
+        descriptors = {
+            **{number: number for number in (0, 1, 2)},
+            child.LISTENER: self._listener.fileno(),
+            child.CONTROL: "w",
+            child.STATUS: "r",
+        }
+        try:
+            transport = self._reactor.spawnProcess(
+                made,
+                self._command[0],
+                self._command,
+                env=self._environment(slot),
+                childFDs=descriptors,
+            )
+        except OSError as error:
+            # The system has no room for another process, or for its pipes; later it may.
+            del self._children[slot]
+            self._replace(made, f"not started ({error.strerror})")
+            return
+        made.pid = transport.pid
+        self.board.set(slot, PID, made.pid)
 
     def _environment(self, slot: int) -> Mapping[str, str]:
         return {
             **os.environ,
             "TAGMILL_LISTEN": self._config.listen,
             "TAGMILL_PROCESSES": str(self._config.processes),
-            metrics.DIRECTORY: str(self._directory),
+            metrics.DIRECTORY: str(self.directory),
             metrics.SLOT: str(slot),
         }
 
@@ -150,21 +162,25 @@ class Supervisor:
 
     def ended(self, made: Child, code: int | None, signalled: int | None) -> None:
         del self._children[made.slot]
-        self._board.set(made.slot, CONNECTIONS, AWAY)
-        self._board.set(made.slot, PID, 0)
-        multiprocess.mark_process_dead(made.slot, str(self._directory))
+        self.board.set(made.slot, CONNECTIONS, AWAY)
+        self.board.set(made.slot, PID, 0)
+        multiprocess.mark_process_dead(made.slot, str(self.directory))
         if self._leader is made:
             self._leader = None
             self._elect()
         if self._is_stopping:
             self._ended_in_time(made, code, signalled)
         elif not self._was_ready and code is not None:
-            # It has said why, and the next one would say the same.
+            self._fail(made, code)
+        else:
+            self._replace(made, how(code, signalled))
+
+    def _fail(self, made: Child, code: int) -> None:
+        """At the start of the server: it has said why it ends, and the next would say the same."""
+        if not self.exit_code:
             self.exit_code = WRONG_SETTING if code == WRONG_SETTING else 1
             log.error("the server does not start: see the line above", process=made.slot)
             self._reactor.stop()
-        else:
-            self._replace(made, how(code, signalled))
 
     def _replace(self, made: Child, ended: str) -> None:
         lived = self._reactor.seconds() - made.started_at
@@ -176,12 +192,12 @@ class Supervisor:
             "a process of the server has ended: another takes its place",
             action="restart",
             ended=ended,
-            pid=made.transport.pid if made.transport else None,
+            pid=made.pid,
             process=made.slot,
             restart_in=delay,
             **({"advice": advice(ended)} if lives >= MANY else {}),
         )
-        self._board.set(made.slot, RESTARTS, self._board.get(made.slot, RESTARTS) + 1)
+        self.board.set(made.slot, RESTARTS, self.board.get(made.slot, RESTARTS) + 1)
         self._starting[made.slot] = self._reactor.callLater(delay, self._spawn, made.slot)
 
     def _elect(self) -> None:
@@ -229,7 +245,8 @@ class Supervisor:
             self._all_ended.callback(None)
 
     def _clean(self) -> None:
-        shutil.rmtree(self._directory, ignore_errors=True)
+        shutil.rmtree(self.directory, ignore_errors=True)
+        os.close(self._lock)
         log.info("stopped")
 
 

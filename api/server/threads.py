@@ -23,6 +23,7 @@ class Threads:
     def __init__(self, reactor: Any, name: str, most: int) -> None:
         self._reactor = reactor
         self.name = name
+        self.most = most
         self._stopping: threading.Thread | None = None
         self.pool = ThreadPool(minthreads=0, maxthreads=most, name=name)
 

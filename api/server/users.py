@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
 
@@ -13,10 +14,14 @@ from rest_framework.exceptions import PermissionDenied
 
 from api import authentication, permissions, problems
 from api.roles import Role
+from tagmill.errors import TagmillError
 from tagmill.work import workers
 from tagmill_wire.messages import TOKEN_SCHEME
 
 SCHEME = "Token"
+
+Shown = tuple[str, str]
+"""An Authorization header, and a session's key."""
 
 
 def operator(header: str, session: str = "") -> None:
@@ -30,13 +35,31 @@ def uploader(header: str, session: str = "") -> Any:
     return _take(Role.UPLOADER, header, session)
 
 
+def uploaders(shown: Iterable[Shown]) -> dict[Shown, Any | TagmillError]:
+    """As `uploader` for each of these, in one look at all tokens: the user, or the error."""
+    wanted = set(shown)
+    known = authentication.users_for_headers({header for header, _ in wanted if header})
+    found: dict[Shown, Any | TagmillError] = {}
+    for header, session in wanted:
+        try:
+            user = known.get(header) if header else _user_of_session(session)
+            found[header, session] = _with_role(user, Role.UPLOADER)
+        except TagmillError as error:
+            found[header, session] = error
+    return found
+
+
 def viewer(header: str, session: str = "") -> None:
     """The same for viewers. A browser's session counts: an EventSource sends no header."""
     _take(Role.VIEWER, header, session)
 
 
 def _take(needed: Role, header: str, session: str) -> Any:
-    user = _user(header, session)
+    return _with_role(_user_or_none(header, session), needed)
+
+
+def _with_role(user: Any, needed: Role) -> Any:
+    user = _somebody(user)
     if not permissions.may(user, needed):
         raise problems.Forbidden(
             f"this takes the role {needed.label}: an administrator can give it"
@@ -58,7 +81,7 @@ def somebody(header: str, session: str = "") -> int:
     return int(_user(header, session).pk)
 
 
-def shown_by(request: Any) -> tuple[str, str]:
+def shown_by(request: Any) -> Shown:
     """The Authorization header, and the session's key. Call it on the reactor thread."""
     cookie = request.getCookie(settings.SESSION_COOKIE_NAME.encode()) or b""
     return request.getHeader("authorization") or "", cookie.decode("ascii", "replace")
@@ -87,7 +110,16 @@ def refuse_forged(form: Any) -> None:
 
 
 def _user(header: str, session: str) -> Any:
-    user: Any = authentication.user_for_header(header) if header else _user_of_session(session)
+    return _somebody(_user_or_none(header, session))
+
+
+def _user_or_none(header: str, session: str) -> Any:
+    if header:
+        return authentication.user_for_header(header)
+    return _user_of_session(session)
+
+
+def _somebody(user: Any) -> Any:
     if user is None:
         raise problems.Unauthorized("send Authorization: Token <token>, or log in", SCHEME)
     return user

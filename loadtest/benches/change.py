@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from argparse import ArgumentParser
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from rich.console import Console
@@ -42,6 +42,12 @@ class ChangeOptions:
     clients: list[int]
     seconds: float
     compared: int
+    processes: int
+
+    @property
+    def server(self) -> list[str]:
+        """The server's options."""
+        return ["--processes", str(self.processes)]
 
 
 class ChangeRun:
@@ -58,7 +64,7 @@ class ChangeRun:
         sent = Changes()
         with Rig(self._session.url, self._session.log) as rig:
             rig.tidy()
-            with rig.stack(chosen.workers) as running:
+            with rig.stack(chosen.workers, server=chosen.server) as running:
                 without = self._uploads(running, sent, "no tag")
                 by_tags = {
                     str(step): self._visible(running, sent, step) for step in steps(chosen.tags)
@@ -79,6 +85,7 @@ class ChangeRun:
             "profile": chosen.profile,
             "document_bytes_mean": round(size, 1),
             "workers": chosen.workers,
+            "processes": chosen.processes,
             "seconds": chosen.seconds,
             "puts_per_second": rates,
             "puts_per_second_without_tags": rates_without,
@@ -122,7 +129,7 @@ class ChangeRun:
     def _costs(self, rig: Rig, sent: Changes) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
         """What all uploads with all tags wrote and used, the workers' part included."""
         rows = changes.match_rows(rig)
-        with rig.stack(self.options.workers) as running:
+        with rig.stack(self.options.workers, server=self.options.server) as running:
             wal, cpu = changes.wal_bytes(rig), running.cpu_seconds()
             uploads = self._uploads(running, sent, f"{self.options.tags} tags")
             wal = changes.wal_bytes(rig) - wal
@@ -185,6 +192,7 @@ class ChangeBench(Bench):
         parser.add_argument("--profile", choices=PROFILES, default="lean")
         parser.add_argument("--seed", type=int, default=1)
         parser.add_argument("--workers", type=int, default=2)
+        parser.add_argument("--processes", type=int, default=1, help="of the server")
         parser.add_argument("--clients", type=numbers, default=[1, 8, 32], help="as 1,8,32")
         parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement")
         parser.add_argument(
@@ -196,14 +204,14 @@ class ChangeBench(Bench):
         )
 
     def run(self, options: dict[str, Any], session: Session) -> dict[str, Any]:
-        check_sizes(options, "nodes", "tags", "workers", "clients")
+        check_sizes(options, "nodes", "tags", "workers", "clients", "processes")
         if not MIN_SECONDS <= options["seconds"] <= MAX_SECONDS:
             raise BenchError(f"--seconds is {MIN_SECONDS:g} to {MAX_SECONDS:g}")
         if not 0 <= options["compared"] <= MAX_COMPARED:
             raise BenchError(f"--compared is 0 to {MAX_COMPARED:,}")
         if options["nodes"] <= max(options["clients"]):
             raise BenchError("--nodes must be more than --clients: each changes nodes of its own")
-        names = ("nodes", "tags", "profile", "seed", "workers", "clients", "seconds", "compared")
+        names = [field.name for field in fields(ChangeOptions)]
         return ChangeRun(ChangeOptions(**{name: options[name] for name in names}), session).run()
 
     def show(self, console: Console, result: dict[str, Any]) -> None:

@@ -101,13 +101,16 @@ class Rig:
         self.close()
 
     @contextlib.contextmanager
-    def stack(self, workers: int, options: Sequence[str] = ()) -> Iterator[Running]:
-        """A new server and new workers, which wait for work: nothing is held or cached."""
+    def stack(
+        self, workers: int, options: Sequence[str] = (), server: Sequence[str] = ()
+    ) -> Iterator[Running]:
+        """A new server and new workers, which wait for work: nothing is held or cached. `options`
+        are the workers', `server` the server's."""
         stack = Stack(f"127.0.0.1:{free_port()}", self._worker_token, self.log)
         forget_workers()
         with running(stack):
             # Periodic tasks would fall into one measurement and not into another.
-            stack.start_server("--no-maintenance")
+            stack.start_server("--no-maintenance", *server)
             stack.start_workers(workers, *options)
             self.wait(lambda: stack.parked_polls() >= workers, stack)
             api = Api(stack.url, self.api_token)

@@ -16,9 +16,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from tagmill import cores
 from tagmill.errors import ConfigurationError
+from tagmill.program import data_directory
 from tagmill_wire.sizes import size
-
-ROOT = Path(__file__).resolve().parents[2]
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -53,8 +52,9 @@ class Config(BaseSettings):
     """A connection prepares a statement of a hot path that comes for so many times. 0: never, as
     poolers before PgBouncer 1.22 want it, which hand connections on between transactions."""
 
-    var: Path = ROOT / "var"
-    """The data directory: the embedded PostgreSQL, the secret key, the demo's state."""
+    var: Path = Field(default_factory=data_directory)
+    """The data directory: the embedded PostgreSQL and the demo's state. In a checkout `var`; where
+    Tagmill is installed, `STATE_DIRECTORY` or `~/.local/state/tagmill`."""
 
     listen: str = "127.0.0.1:8080"
     """Address and port of the API server."""
@@ -282,9 +282,7 @@ def table() -> str:
     lines = ["| variable | default | meaning |", "|---|---|---|"]
     for name, info in Config.model_fields.items():
         default = info.default
-        if isinstance(default, Path):
-            default = default.relative_to(ROOT)
-        shown = f"`{default}`" if default != "" else ""
+        shown = "" if default == "" or info.default_factory else f"`{default}`"
         meaning = " ".join((info.description or "").split())
         lines.append(f"| `{info.validation_alias or _variable(name)}` | {shown} | {meaning} |")
     return "\n".join(lines) + "\n"

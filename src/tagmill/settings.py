@@ -38,10 +38,11 @@ INSTALLED_APPS = [
     "tagmill.tags",
     "tagmill.flows",
     "fixtures",
-    "loadtest.demo",
 ]
-if not extras.missing():
-    INSTALLED_APPS.append("loadtest")
+if extras.has_loadtest():
+    INSTALLED_APPS.append("loadtest.demo")
+    if not extras.missing():
+        INSTALLED_APPS.append("loadtest")
 
 MIDDLEWARE = [
     # Around the one that adds a length to everything.

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from django.db import connection
 from django.db.backends.postgresql.base import ServerBindingCursor
+from psycopg import Pipeline
 from psycopg.pq import Format
 
 Row = TypeVar("Row")
@@ -32,43 +34,59 @@ def _queries(app: Path) -> dict[str, str]:
     return {name: text.strip() + "\n" for name, text in zip(names, texts, strict=True)}
 
 
-def run_binary(module_file: str, name: str, parameters: dict[str, Any]) -> int:
-    """As `run`, with parameters as `rows_binary` sends them."""
-    return _bound(module_file, name, parameters)[0]
+def run_binary(module_file: str, name: str, parameters: dict[str, Any]) -> None:
+    """Run a named query for its effect, with parameters as `bound` sends them."""
+    with _bound(module_file, name, parameters):
+        pass
 
 
 def bound(
     row: Callable[..., Row], module_file: str, name: str, parameters: dict[str, Any]
 ) -> list[Row]:
     """As `named`, for hot paths: the server binds the parameters, so that a statement which comes
-    again is parsed and planned once a connection, and answers in binary."""
-    found = _bound(module_file, name, parameters, is_binary=True)[1]
-    return [row(*values) for values in found]
-
-
-def rows_binary(module_file: str, name: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
-    """As `rows`, with parameters that the server binds. Those that the query names as `%(name)b` go
+    again is parsed and planned once a connection, and answers in binary: let no date be among it,
+    whose time zone Django's cursors look after. Parameters that the query names as `%(name)b` go
     over as they are.
 
     Django's cursor writes parameters into the text of the query, and looks for quotes in every
     element of an array: a quarter of a second for 4 MB of XML, and nearly two for 4,096 bitmaps.
     """
-    return _bound(module_file, name, parameters)[1]
+    with _bound(module_file, name, parameters) as cursor:
+        return [row(*values) for values in cursor.fetchall()]
 
 
-def _bound(
-    module_file: str, name: str, parameters: dict[str, Any], *, is_binary: bool = False
-) -> tuple[int, list[tuple[Any, ...]]]:
+@contextlib.contextmanager
+def pipelined() -> Iterator[None]:
+    """Statements whose rows nobody reads wait here, and go to the server with the next whose rows
+    are read, or at the end: one round trip for all. An error of any of them arrives there, too.
+    No savepoint may be made inside: after an error the server skips what comes until the end."""
+    if not Pipeline.is_supported():
+        yield
+        return
+    connection.ensure_connection()
+    database = cast(Any, connection)
+    with database.wrap_database_errors, database.connection.pipeline():
+        yield
+
+
+def is_pipelined() -> bool:
+    """Whether this thread is inside of `pipelined`."""
+    database = cast(Any, connection)
+    return bool(database.connection.info.pipeline_status)
+
+
+@contextlib.contextmanager
+def _bound(module_file: str, name: str, parameters: dict[str, Any]) -> Iterator[Any]:
+    """A cursor that has run the query."""
     # The stubs know neither what wraps a cursor nor that this one takes a connection.
     database, cursor_of = cast(Any, connection), cast(Any, ServerBindingCursor)
     database.ensure_connection()
     with database.wrap_database_errors:
         server_side = cursor_of(database.connection)
-        server_side.format = Format.BINARY if is_binary else Format.TEXT
+        server_side.format = Format.BINARY
     with database._prepare_cursor(server_side) as cursor:
         cursor.execute(query(module_file, name), parameters)
-        rows = list(cursor.fetchall()) if cursor.description else []
-        return int(cursor.rowcount), rows
+        yield cursor
 
 
 def ask() -> None:
@@ -92,7 +110,9 @@ def rows(module_file: str, name: str, parameters: dict[str, Any]) -> list[tuple[
     """All rows that a named query returns."""
     with connection.cursor() as cursor:
         cursor.execute(query(module_file, name), parameters)
-        return list(cursor.fetchall()) if cursor.description else []
+        # In a pipeline there is no description before the rows are asked for.
+        has_rows = cursor.description or is_pipelined()
+        return list(cursor.fetchall()) if has_rows else []
 
 
 def named(

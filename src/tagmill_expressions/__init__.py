@@ -3,9 +3,18 @@
 - `definition`: a definition is parsed, checked and compiled.
 - `documents`: documents are checked at upload and composed for evaluation.
 - `evaluation`: the reference evaluation, by lxml.
-- `vocabulary`: the names and values that documents contain.
+- `vocabulary`, `words`: the names and values that documents contain, and those to choose from.
 - `lint`, `explain`: warnings about a definition, and why it is true or false of one document.
 - `errors`: what all of these raise.
 """
 
-__all__ = ["definition", "documents", "errors", "evaluation", "explain", "lint", "vocabulary"]
+__all__ = [
+    "definition",
+    "documents",
+    "errors",
+    "evaluation",
+    "explain",
+    "lint",
+    "vocabulary",
+    "words",
+]

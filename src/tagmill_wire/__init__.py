@@ -11,4 +11,5 @@
 __all__ = ["__version__", "bitmap", "messages", "pagehead", "sizes", "streams", "zstd"]
 
 __version__ = "0.1.0"
-"""Tagmill's version. The kernel's crate and the protocol (`messages.VERSION`) have their own."""
+"""Tagmill's version: that of all wheels, and of the kernel's crate. The protocol has its own
+(`messages.VERSION`)."""

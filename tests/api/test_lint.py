@@ -52,6 +52,20 @@ def test_what_no_document_has_is_told(viewer: APIClient, learnt: None) -> None:
     assert codes(lint(viewer, "//node[@id='core']")) == []
 
 
+def test_a_check_of_what_does_not_parse_is_an_answer(viewer: APIClient, learnt: None) -> None:
+    check = "/api/v1/definitions/check"
+    answer = viewer.post(check, {"definition": "//node[@class=\u201csystem\u201d]"}, format="json")
+    assert answer.status_code == 200
+    found = answer.json()
+    assert (found["warnings"], found["error"]["column"]) == ([], 15)
+    assert found["error"]["rewrite"] == '//node[@class="system"]'
+    found = viewer.post(check, {"definition": "//node[@class=system]"}, format="json").json()
+    assert found["error"] is None
+    assert [warning["code"] for warning in found["warnings"]] == ["bare_name_for_string"]
+    answer = viewer.post(check, {"definition": "1" * 20_000}, format="json")
+    problem(answer, 413, "too_large")
+
+
 def test_without_every_partitions_vocabulary_only_the_form_is_judged(
     viewer: APIClient, put: Callable[..., None]
 ) -> None:

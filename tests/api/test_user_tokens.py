@@ -21,10 +21,12 @@ from rest_framework.test import APIClient
 
 from api import tokens
 from api.models import UserToken
+from api.permissions import role_of
 from api.roles import Role
-from tagmill import config
+from tagmill import config, sql
 from tests.api.test_tokens import bearing, command, post
 from tests.support.http import make_user, problem
+from tests.support.sql import execute, plan, scanned
 
 
 @pytest.fixture
@@ -172,12 +174,25 @@ def test_a_request_looks_at_one_token_however_many_there_are(db: None) -> None:
     UserToken.objects.bulk_create(UserToken(user=user, role="viewer", **row) for row in many)
     (among_many,) = _authenticated(token)
     assert among_many["sql"] == alone["sql"]
-    with connection.cursor() as cursor:
-        cursor.execute("ANALYZE user_token")
-        cursor.execute(f"EXPLAIN {alone['sql']}")
-        plan = "\n".join(row[0] for row in cursor.fetchall())
-    assert "user_token_digest" in plan
-    assert "Seq Scan on user_token" not in plan
+    execute("ANALYZE user_token")
+    values = {"digests": [secrets.token_bytes(64)], "groups": ["viewer"], "recorded_every": 60.0}
+    found = plan(sql.query(tokens.__file__, "tokens"), values)
+    assert "user_token" not in scanned(found)
+
+
+def test_tokens_of_several_users_are_told_apart_in_one_look(db: None) -> None:
+    roles = {"ann": "viewer", "bob": "admin"}
+    made = {name: tokens.create(name, role)[1] for name, role in roles.items()}
+    gone = tokens.create("cy", "viewer")[1]
+    User.objects.filter(username="cy").update(is_active=False)
+    tokens.find_all(made.values())
+    with CaptureQueriesContext(connection) as seen:
+        found = tokens.find_all([*made.values(), gone, "wrong", ""])
+    assert len(seen) == 1
+    assert found.keys() == set(made.values())
+    users = [found[token].user for token in made.values()]
+    assert [user.get_username() for user in users] == list(roles)
+    assert [role_of(user) for user in users] == [Role.VIEWER, Role.ADMIN]
 
 
 def test_the_last_use_is_recorded_once_a_minute(db: None) -> None:

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from tagmill.config import MIB, ROOT
+from tagmill.config import MIB
+from tagmill.program import ROOT
 from tagmill.tags import linting
 from tagmill_expressions.lint import Warning
 

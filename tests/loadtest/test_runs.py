@@ -225,6 +225,7 @@ def test_a_database_that_a_killed_run_left_is_dropped_by_the_next_one(manage: Ru
         (["change", "--nodes", "32"], "must be more than --clients"),
         (["change", "--seconds", "601"], "--seconds is 0.1 to 600"),
         (["change", "--tags", "0"], "--tags must be positive"),
+        (["change", "--processes", "0"], "--processes must be positive"),
         (["preview", "--tags", "1000000"], "--tags is at most 10,000"),
         (["preview", "--previews", "0"], "--previews must be positive"),
         (["capacity", "--sweep", "/nonexistent.json"], "nonexistent"),

@@ -16,7 +16,7 @@ COMMENT = re.compile(r"--.*")
 # for those that do.
 WRITERS = {
     *("apply_matches", "force_matches", "restore_matches", "invalidate_matches"),
-    "differing",
+    "stored_members",
 }
 
 

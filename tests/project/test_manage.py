@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,8 @@ import psycopg
 import pytest
 from django.db import DatabaseError
 
-from tagmill import config, database
+import tagmill_command
+from tagmill import config, database, program
 from tagmill.errors import ConfigurationError
 from tagmill_wire import __version__
 
@@ -22,7 +22,7 @@ NOBODY = "postgresql://me:hidden@127.0.0.1:1/tags"
 def manage(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "manage.py", *arguments],
-        cwd=config.ROOT,
+        cwd=program.ROOT,
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
@@ -44,7 +44,7 @@ def without_bench_libraries(*arguments: str) -> subprocess.CompletedProcess[str]
     code = f"{hidden}; sys.argv[0] = 'manage.py'; runpy.run_path('manage.py', run_name='__main__')"
     return subprocess.run(
         [sys.executable, "-c", code, *arguments],
-        cwd=config.ROOT,
+        cwd=program.ROOT,
         capture_output=True,
         text=True,
         timeout=60,
@@ -103,7 +103,7 @@ def test_a_data_directory_that_cannot_be_written_is_one_line(tmp_path: Path) -> 
 def test_a_library_that_is_missing_is_one_line() -> None:
     found = subprocess.run(
         [sys.executable, "-S", "manage.py", "tokens"],
-        cwd=config.ROOT,
+        cwd=program.ROOT,
         capture_output=True,
         text=True,
         timeout=60,
@@ -117,7 +117,7 @@ def test_a_database_without_tables_says_to_migrate() -> None:
     cause = psycopg.errors.UndefinedTable("no such table")
     error = DatabaseError("no such table")
     error.__cause__ = cause
-    assert "manage.py migrate" in runpy.run_path(str(config.ROOT / "manage.py"))["problem"](error)
+    assert "manage.py migrate" in tagmill_command.problem(error)
 
 
 def test_without_an_url_the_embedded_database_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tagmill import config, database
+from tagmill import config, database, program
 from tagmill.errors import ConfigurationError
 from tagmill.fleet import documents
 from tagmill_wire.messages import Batch, BatchNode, dump
 from tagmill_worker import pages
 
-DOCS = config.ROOT / "docs"
+DOCS = program.ROOT / "docs"
 
 
 def test_docs_list_every_setting() -> None:

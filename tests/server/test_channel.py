@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from twisted.python.failure import Failure
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET
 
+from api.server.board import Board, Slot
 from api.server.channel import (
     HEADER_SECONDS,
     IDLE_SECONDS,
@@ -45,11 +47,15 @@ class Answers(Resource):
 class Client:
     """One connection to a site whose clock the test moves."""
 
-    def __init__(self, caps: Caps = Caps(100, None)) -> None:  # noqa: B008 - frozen
+    def __init__(
+        self,
+        caps: Caps = Caps(100, None),  # noqa: B008 - frozen
+        slot: Slot | None = None,
+    ) -> None:
         self.clock = Clock()
         self.answers = Answers()
         self.site = Site(
-            self.clock, [], self.answers, caps=caps, intake=lambda _: None, gate=no_gate
+            self.clock, [], self.answers, caps=caps, intake=lambda _: None, gate=no_gate, slot=slot
         )
         self.channel, self.transport = self.connect()
 
@@ -200,6 +206,39 @@ def test_connections_are_capped_in_all_and_for_each_address() -> None:
     assert client.connect("192.0.2.4")[0] is None
     client.channel.connectionLost(Failure(ConnectionDone()))
     assert client.connect("192.0.2.1")[0] is not None
+
+
+def test_connections_are_capped_for_all_processes_together(tmp_path: Path) -> None:
+    board = Board.made(tmp_path / "board", 2)
+    mine, theirs = Slot(board, 1), Slot(board, 2)
+    theirs.connections = 2
+    client = Client(Caps(total=4, address=None), mine)
+    assert (mine.connections, theirs.all_connections) == (1, 3)
+    assert client.connect()[0] is not None
+    assert client.connect()[0] is None
+    theirs.connections = 1
+    assert client.connect()[0] is not None
+    client.channel.connectionLost(Failure(ConnectionDone()))
+    assert mine.connections == 2
+
+
+def test_a_site_that_drains_waits_until_the_last_answers_have_left() -> None:
+    client = Client()
+    idle_channel, idle_transport = client.connect()
+    client.answers.body = None
+    client.send(REQUEST)
+    drained: list[None] = []
+    client.site.drain().addCallback(drained.append)
+    assert (drained, idle_transport.disconnecting) == ([], False)
+    client.answers.request.finish()
+    client.clock.advance(0)
+    assert b"connection: close\r\n" in client.transport.value().lower()
+    # What was written is on its way, no further.
+    assert not drained
+    assert (client.transport.disconnecting, idle_transport.disconnecting) == (True, True)
+    for channel in (client.channel, idle_channel):
+        channel.connectionLost(Failure(ConnectionDone()))
+    assert drained == [None]
 
 
 def test_behind_a_proxy_all_connections_may_be_of_one_address() -> None:

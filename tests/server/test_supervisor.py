@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -63,9 +64,12 @@ class Reactor(Clock):
         super().__init__()
         self.started: list[Process] = []
         self.triggers: dict[str, Any] = {}
-        self.is_stopped = False
+        self.stops = 0
+        self.is_full = False
 
     def spawnProcess(self, protocol: Any, *_: Any, env: dict[str, str], **__: Any) -> Process:
+        if self.is_full:
+            raise OSError(errno.EAGAIN, "no more processes")
         process = Process(protocol, 100 + len(self.started))
         process.slot = int(env["_TAGMILL_SLOT"])  # type: ignore[attr-defined]
         protocol.makeConnection(process)
@@ -76,7 +80,7 @@ class Reactor(Clock):
         self.triggers[phase] = call
 
     def stop(self) -> None:
-        self.is_stopped = True
+        self.stops += 1
 
 
 class Family:
@@ -85,11 +89,9 @@ class Family:
         listener = socket.create_server(("127.0.0.1", 0))
         asked = Config(processes=processes)
         self.supervisor = Supervisor(self.reactor, asked, listener, run_maintenance)
+        self.directory = self.supervisor.directory
+        self.board = self.supervisor.board
         self.supervisor.start()
-
-    @property
-    def board(self) -> Board:
-        return self.supervisor._board
 
     @property
     def last(self) -> Process:
@@ -107,11 +109,14 @@ def family() -> Iterator[Family]:
 
 def test_who_dies_again_and_again_is_started_ever_later(family: Family) -> None:
     pauses = []
+    gauges = family.directory / "gauge_livesum_2.db"
     with capture_logs() as lines:
         for _ in range(9):
             before = len(family.reactor.started)
+            gauges.touch()
             family.last.end(signalled=signal.SIGKILL)
             assert family.board.get(2, CONNECTIONS) == AWAY
+            assert not gauges.exists(), "a dead process has no connections"
             (call,) = family.reactor.getDelayedCalls()
             pauses.append(call.getTime() - family.reactor.seconds())
             family.reactor.advance(pauses[-1])
@@ -122,6 +127,16 @@ def test_who_dies_again_and_again_is_started_ever_later(family: Family) -> None:
     ended = [line for line in lines if line.get("action") == "restart"]
     assert ["advice" in line for line in ended[:3]] == [False, False, True]
     assert "TAGMILL_PROCESSES" in ended[-1]["advice"]
+
+
+def test_a_system_without_room_for_a_process_is_asked_again(family: Family) -> None:
+    family.reactor.is_full = True
+    family.last.end(signalled=signal.SIGKILL)
+    family.reactor.advance(FIRST_DELAY_SECONDS)
+    assert len(family.reactor.started) == 2
+    family.reactor.is_full = False
+    family.reactor.advance(2 * FIRST_DELAY_SECONDS)
+    assert len(family.reactor.started) == 3
 
 
 def test_who_has_lived_for_a_while_is_started_at_once(family: Family) -> None:
@@ -169,8 +184,9 @@ def test_without_maintenance_nobody_leads() -> None:
 @pytest.mark.parametrize(("code", "exits"), [(2, 2), (1, 1)])
 def test_a_server_whose_processes_do_not_start_ends(code: int, exits: int) -> None:
     family = Family(2)
-    family.reactor.started[0].end(code=code)
-    assert family.reactor.is_stopped
+    for process in family.reactor.started:
+        process.end(code=code)
+    assert family.reactor.stops == 1
     assert family.supervisor.exit_code == exits
     family.reactor.triggers["after"]()
 

@@ -110,7 +110,8 @@ class _Process:
         if failure.check(Unauthorized):
             self._say(
                 f"the server does not accept the token ({failure.getErrorMessage()}): make one with"
-                " `manage.py worker_token` and give it as TAGMILL_WORKER_TOKEN",
+                " `tagmill worker-token` (in a checkout `manage.py worker_token`) and give it as"
+                " TAGMILL_WORKER_TOKEN",
                 BAD_SETTINGS,
             )
             return

@@ -14,7 +14,7 @@ from django.db import connection
 from pydantic import ValidationError
 
 from api.server import health, logs, running, threads
-from tagmill import database, sql
+from tagmill import database, program, sql
 from tagmill.config import Config, load
 from tagmill.errors import ConfigurationError, DatabaseUnavailable
 
@@ -79,7 +79,8 @@ def check_database() -> None:
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise ConfigurationError(
-            f"the database lacks migrations ({missing[0]}{more}): run `manage.py migrate` first"
+            f"the database lacks migrations ({missing[0]}{more}):"
+            f" run `{program.NAME} migrate` first"
         )
     connection.close()
 

@@ -9,6 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from api.models import UserToken
 from tagmill.errors import TagmillError
+from tagmill.program import NAME
 from tagmill.work import workers
 from tagmill.work.models import WorkerToken
 
@@ -53,7 +54,7 @@ class Command(BaseCommand):
         try:
             count = workers.revoke(key)
         except TagmillError as error:
-            raise CommandError(f"{error.detail}: `manage.py tokens` lists them") from None
+            raise CommandError(f"{error.detail}: `{NAME} tokens` lists them") from None
         self.stdout.write("It is revoked." if count else "It was revoked before.")
 
     def _revoke_user(self, name: str, key: str | None) -> None:
@@ -62,5 +63,5 @@ class Command(BaseCommand):
             found = found.filter(key=key)
         count, _ = found.delete()
         if not count:
-            raise CommandError(f"{name!r} has no such token: `manage.py tokens` lists them")
+            raise CommandError(f"{name!r} has no such token: `{NAME} tokens` lists them")
         self.stdout.write(f"{count} revoked.")

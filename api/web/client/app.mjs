@@ -13,6 +13,11 @@ const ICON = new URL("style/icon.svg", import.meta.url).pathname;
  * @type {Record<string, Shown>} */
 const PAGES = {
   tags: { title: "Tags", shows: () => html`<tm-tags></tm-tags>` },
+  editor: {
+    title: "New tag",
+    load: () => import("./pages/editor.mjs"),
+    shows: ({ name, query }) => html`<tm-editor tag=${name} .query=${query}></tm-editor>`,
+  },
 };
 const LINKS = [["tags", "/", "Tags"]];
 
@@ -47,20 +52,38 @@ class App extends Part {
   render() {
     const { page, name } = this.place;
     const isLoaded = this.loaded.has(page);
-    return html`
-      <header class="side">
+    return html` <header class="side">
         <a class="skip button" href="#main" @click=${this.skip}>To the page</a>
-        <a class="brand" href="/"><img src=${ICON} alt="" width="28" height="28">Tagmill</a>
-        <nav aria-label="Pages"><ul>${LINKS.map(([key, address, title]) => html`
-          <li><a href=${address} aria-current=${key === page || (key === "tags" && page === "editor") || (key === "nodes" && page === "node") ? "page" : nothing}>${title}</a></li>`)}
-        </ul></nav>
+        <a class="brand" href="/"><img src=${ICON} alt="" width="28" height="28" />Tagmill</a>
+        <nav aria-label="Pages">
+          <ul>
+            ${LINKS.map(
+              ([key, address, title]) =>
+                html` <li>
+                  <a
+                    href=${address}
+                    aria-current=${key === page || (key === "tags" && page === "editor") || (key === "nodes" && page === "node") ? "page" : nothing}
+                    >${title}</a
+                  >
+                </li>`,
+            )}
+          </ul>
+        </nav>
         <div class="who small">
-          <span class="name" title="${session.user}, ${session.role}">${session.user} <span class="quiet">${session.role}</span></span>
-          <form method="post" action="/logout/"><input type="hidden" name="csrfmiddlewaretoken" .value=${csrf()}><button class="small">Log out</button></form>
+          <span class="name" title="${session.user}, ${session.role}"
+            >${session.user} <span class="quiet">${session.role}</span></span
+          >
+          <form method="post" action="/logout/">
+            <input type="hidden" name="csrfmiddlewaretoken" .value=${csrf()} /><button class="small">Log out</button>
+          </form>
         </div>
       </header>
-      <main id="main" tabindex="-1">${isLoaded ? keyed(`${page} ${name}`, PAGES[page]?.shows(this.place)) : nothing}</main>
-      <p class="lost" role="status" ?hidden=${!this.isLost}>${this.isLost ? "The server cannot be reached. What you typed is kept; the page goes on when it is back." : ""}</p>`;
+      <main id="main" tabindex="-1">
+        ${isLoaded ? keyed(`${page} ${name}`, PAGES[page]?.shows(this.place)) : nothing}
+      </main>
+      <p class="lost" role="status" ?hidden=${!this.isLost}>
+        ${this.isLost ? "The server cannot be reached. What you typed is kept; the page goes on when it is back." : ""}
+      </p>`;
   }
 
   /** @param {Event} event */
@@ -71,7 +94,12 @@ class App extends Part {
 }
 
 function csrf() {
-  return document.cookie.split("; ").find((found) => found.startsWith("csrftoken="))?.slice(10) ?? "";
+  return (
+    document.cookie
+      .split("; ")
+      .find((found) => found.startsWith("csrftoken="))
+      ?.slice(10) ?? ""
+  );
 }
 
 customElements.define("tm-app", App);

@@ -19,13 +19,14 @@ import structlog
 
 from tagmill import sql
 from tagmill.errors import IncarnationChanged
+from tagmill.program import NAME
 
 log = structlog.get_logger("tagmill.incarnation")
 
 # In one history revs only grow: who comes back with a higher one has seen another.
 AHEAD = (
     "a worker names a rev that its partition has not reached: if the database went back to an "
-    "earlier state, run manage.py restored"
+    f"earlier state, run {NAME} restored"
 )
 
 

@@ -19,7 +19,7 @@ class ClusterGone(Exception):
 class Held:
     """One locked partition. Nothing is written before `write`."""
 
-    def __init__(self, row: tuple[int, ...]) -> None:
+    def __init__(self, *row: int) -> None:
         """`row` is a row of the query `lock_partitions`."""
         self.id, self.before, self.capacity, *columns = row
         self.next_slot, self.node_count, self.cluster_id, self.settled_rev = columns
@@ -46,8 +46,8 @@ class HeldPartitions:
 
     def __init__(self, ids: Iterable[int]) -> None:
         wanted = {"partitions": sorted(set(ids))}
-        found = locks.query(Lock.PARTITION, __file__, "lock_partitions", wanted)
-        self._by_id = {row[0]: Held(row) for row in found}
+        found = locks.bound(Lock.PARTITION, Held, __file__, "lock_partitions", wanted)
+        self._by_id = {held.id: held for held in found}
 
     def __contains__(self, partition_id: int) -> bool:
         return partition_id in self._by_id
@@ -66,7 +66,7 @@ class HeldPartitions:
         """Raise the rev of each partition that changed, once, and store what became settled."""
         changed = [held for held in self._by_id.values() if held.is_changed]
         if changed:
-            sql.run(
+            sql.run_binary(
                 __file__,
                 "raise_partitions",
                 {

@@ -35,10 +35,10 @@ SELECT uuid FROM current_incarnation
 -- name: lock_partitions
 -- Locks the partitions in the order of their ids: two transactions never wait for each other. With the
 -- lock held, `rev` is the last one committed and the next transaction's will be higher, so that rev
--- order is commit order.
+-- order is commit order. Run with `sql.bound`.
 SELECT id, rev, capacity, next_slot, node_count, cluster_id, settled_rev
 FROM partition
-WHERE id = ANY(%(partitions)s)
+WHERE id = ANY(%(partitions)s::bigint[])
 ORDER BY id
 FOR NO KEY UPDATE
 
@@ -54,7 +54,7 @@ ORDER BY number
 
 -- name: raise_partitions
 -- Relies on: the partitions are locked (`lock_partitions`), `rev` is one above what was read then, and every
--- settled match is true at `settled_rev`.
+-- settled match is true at `settled_rev`. Run with `sql.run_binary`.
 UPDATE partition
 SET rev = new.rev, next_slot = new.next_slot, node_count = new.node_count,
     settled_at = CASE WHEN partition.settled_rev = new.settled_rev THEN partition.settled_at ELSE now() END,

@@ -6,11 +6,13 @@ nodes with it; an upload that changes nothing takes no lock and raises nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from django.db import IntegrityError, transaction
+import structlog
+from django.db import IntegrityError, InterfaceError, OperationalError, transaction
 
 from tagmill import sql
 from tagmill.errors import (
@@ -30,11 +32,17 @@ from tagmill.flows.settling import Evaluated
 from tagmill.flows.writes import Stored, Writes, check_probes
 from tagmill.work import policy, queue
 
-__all__ = ["Upload", "Verdict", "delete", "store"]
+__all__ = ["Upload", "Verdict", "delete", "store", "store_requests"]
+
+log = structlog.get_logger("tagmill.ingest")
 
 # A node is moved, deleted or made by somebody else between our look at it and our lock. It takes
 # that many coincidences in a row to give up.
 ATTEMPTS = 8
+
+
+# The database did not do what it was asked: what else is asked now would fare no better.
+OUTAGE = (OperationalError, InterfaceError)
 
 
 class _Overtaken(Exception):
@@ -64,6 +72,45 @@ def store(uploads: Sequence[Upload], create: bool | None = None) -> list[Verdict
     `create`: True refuses nodes that exist (AlreadyExists), False those that do not (NotFound).
     One transaction for all, as long as no system_id comes twice; then the later one comes after.
     """
+    verdicts, checked = _checked(uploads)
+    for chosen in _rounds(checked):
+        verdicts.update(_store(chosen, create))
+    return [verdicts[number] for number in range(len(uploads))]
+
+
+def store_requests(
+    uploads: Sequence[Upload], create: bool | None = None
+) -> list[Verdict | Exception]:
+    """As `store`, for uploads that are requests of their own and only share a transaction. Where
+    that fails, each is stored alone, unless the database is out of order: then the error is what
+    each of them gets."""
+    found: dict[int, Verdict | Exception] = {}
+    verdicts, checked = _checked(uploads)
+    found.update(verdicts)
+    for chosen in _rounds(checked):
+        found.update(_store_requests(chosen, create))
+    return [found[number] for number in range(len(uploads))]
+
+
+def _store_requests(
+    chosen: list[tuple[int, CheckedUpload]], create: bool | None
+) -> Mapping[int, Verdict | Exception]:
+    try:
+        return _store(chosen, create, requests=len(chosen))
+    except Exception as error:
+        if len(chosen) == 1 or isinstance(error, OUTAGE):
+            return {number: error for number, _ in chosen}
+        log.warning("stored one by one", action="group_failed", error=str(error), exc_info=error)
+    found: dict[int, Verdict | Exception] = {}
+    for item in chosen:
+        found.update(_store_requests([item], create))
+    return found
+
+
+def _checked(
+    uploads: Sequence[Upload],
+) -> tuple[dict[int, Verdict], list[tuple[int, CheckedUpload]]]:
+    """The bad ones with their verdicts, and the others; by their number."""
     verdicts: dict[int, Verdict] = {}
     checked: list[tuple[int, CheckedUpload]] = []
     for number, upload in enumerate(uploads):
@@ -71,9 +118,7 @@ def store(uploads: Sequence[Upload], create: bool | None = None) -> list[Verdict
             checked.append((number, check(upload)))
         except TagmillError as error:
             verdicts[number] = Verdict(upload.system_id, "refused", error=error)
-    for chosen in _rounds(checked):
-        verdicts.update(_attempt(lambda chosen=chosen: _store(chosen, create)))
-    return [verdicts[number] for number in range(len(uploads))]
+    return verdicts, checked
 
 
 def delete(system_id: str, expects: Callable[[Stored], None] | None = None) -> bool:
@@ -86,14 +131,18 @@ def _delete(system_id: str, expects: Callable[[Stored], None] | None) -> bool:
     node = _live([system_id]).get(system_id)
     if node is None:
         raise NotFound(f"there is no node {system_id!r}")
-    held, nodes = _locked([node.partition_id], [system_id])
-    if system_id not in nodes:
-        raise _Overtaken
-    if expects is not None:
-        expects(nodes[system_id])
-    writes = Writes(held)
-    writes.delete(nodes[system_id])
-    return not _finish(held, writes, settling.evaluate([]))
+    evaluated = settling.evaluate([])
+    with transaction.atomic():
+        held, nodes = _locked([node.partition_id], [system_id], [node])
+        if system_id not in nodes:
+            raise _Overtaken
+        if expects is not None:
+            expects(nodes[system_id])
+        writes = Writes(held)
+        writes.delete(nodes[system_id])
+        waiting = _finish(held, writes, evaluated)
+        queue.defer_partitions(waiting, policy.CHANGE)
+    return not waiting
 
 
 def _rounds(
@@ -115,14 +164,23 @@ def _rounds(
 def _attempt(work: Any) -> Any:
     for _ in range(ATTEMPTS):
         try:
-            with transaction.atomic():
-                return work()
+            return work()
         except (_Overtaken, ClusterGone, IntegrityError):
             continue
     raise DatabaseUnavailable("too many changes to the same nodes at once: try again")
 
 
-def _store(chosen: list[tuple[int, CheckedUpload]], create: bool | None) -> dict[int, Verdict]:
+def _store(
+    chosen: list[tuple[int, CheckedUpload]], create: bool | None, requests: int = 1
+) -> dict[int, Verdict]:
+    """In one transaction; no system_id comes twice."""
+    found: dict[int, Verdict] = _attempt(lambda: _try_to_store(chosen, create, requests))
+    return found
+
+
+def _try_to_store(
+    chosen: list[tuple[int, CheckedUpload]], create: bool | None, requests: int
+) -> dict[int, Verdict]:
     chosen_clusters = _Clusters()
     system_ids = [checked.upload.system_id for _, checked in chosen]
     nodes = _live(system_ids)
@@ -141,7 +199,10 @@ def _store(chosen: list[tuple[int, CheckedUpload]], create: bool | None) -> dict
         else:
             verdicts[number] = Verdict(system_id, "unchanged", node.rev if node else None)
     if changes:
-        verdicts.update(_apply(changes))
+        pairs = [(item.checked, item.node) for item in changes.values()]
+        evaluated = settling.evaluate(pairs, requests)
+        with transaction.atomic():
+            verdicts.update(_apply(changes, evaluated))
     return verdicts
 
 
@@ -161,45 +222,24 @@ def _plan(
     return _Change(checked, node, node.cluster_id if node else chosen.only())
 
 
-def _apply(changes: dict[int, _Change]) -> dict[int, Verdict]:
+def _apply(changes: Mapping[int, _Change], evaluated: Evaluated) -> dict[int, Verdict]:
     wanted: dict[int, int] = {}
     for change in changes.values():
         if change.node is None or change.is_move:
             wanted[change.cluster_id] = wanted.get(change.cluster_id, 0) + 1
-    evaluated = settling.evaluate([(item.checked, item.node) for item in changes.values()])
     partitions = [change.node.partition_id for change in changes.values() if change.node]
     for cluster_id in sorted(wanted):
         partitions += reserve(cluster_id, wanted[cluster_id])
+    looked_at = [change.node for change in changes.values()]
     system_ids = [change.checked.upload.system_id for change in changes.values()]
-    held, nodes = _locked(partitions, system_ids)
+    held, nodes = _locked(partitions, system_ids, looked_at)
     writes = Writes(held)
-    found: dict[int, Verdict] = {}
-    for number, change in changes.items():
-        system_id = change.checked.upload.system_id
-        node = nodes.get(system_id)
-        # Deleted, made or moved meanwhile (a move makes a new row).
-        if (node and node.id) != (change.node and change.node.id):
-            raise _Overtaken
-        try:
-            # Somebody else may have changed it meanwhile, or added probes.
-            if change.checked.upload.expects is not None:
-                change.checked.upload.expects(node)
-            check_probes(change.checked, node)
-        except (Invalid, PreconditionFailed) as error:
-            found[number] = Verdict(system_id, "refused", error=error)
-            continue
-        if node is None:
-            rev = writes.create(change.checked, _room(held, change.cluster_id))
-            found[number] = Verdict(system_id, "created", rev)
-        elif node.cluster_id != change.cluster_id:
-            rev = writes.move(node, change.checked, _room(held, change.cluster_id))
-            found[number] = Verdict(system_id, "updated", rev)
-        elif node.differs_from(change.checked):
-            rev = writes.update(node, change.checked)
-            found[number] = Verdict(system_id, "updated", rev)
-        else:
-            found[number] = Verdict(system_id, "unchanged", node.rev)
-    waiting = set(_finish(held, writes, evaluated))
+    found = {
+        number: _write(change, nodes.get(change.checked.upload.system_id), held, writes)
+        for number, change in changes.items()
+    }
+    waiting = _finish(held, writes, evaluated)
+    queue.defer_partitions(waiting, policy.CHANGE)
     places = {item.system_id: item.partition for item in writes.changed if item.system_id}
     return {
         number: replace(verdict, settled=places[verdict.system_id] not in waiting)
@@ -209,11 +249,44 @@ def _apply(changes: dict[int, _Change]) -> dict[int, Verdict]:
     }
 
 
+def _write(change: _Change, node: Stored | None, held: HeldPartitions, writes: Writes) -> Verdict:
+    """`node` is as it is under the locks."""
+    checked = change.checked
+    system_id = checked.upload.system_id
+    # Deleted, made or moved meanwhile (a move makes a new row).
+    if (node and node.id) != (change.node and change.node.id):
+        raise _Overtaken
+    try:
+        # Somebody else may have changed it meanwhile, or added probes.
+        if checked.upload.expects is not None:
+            checked.upload.expects(node)
+        check_probes(checked, node)
+    except (Invalid, PreconditionFailed) as error:
+        return Verdict(system_id, "refused", error=error)
+    if node is None:
+        rev = writes.create(checked, _room(held, change.cluster_id))
+        return Verdict(system_id, "created", rev)
+    if node.cluster_id != change.cluster_id:
+        rev = writes.move(node, checked, _room(held, change.cluster_id))
+        return Verdict(system_id, "updated", rev)
+    if node.differs_from(checked):
+        return Verdict(system_id, "updated", writes.update(node, checked))
+    return Verdict(system_id, "unchanged", node.rev)
+
+
 def _locked(
-    partitions: Sequence[int], system_ids: list[str]
+    partitions: Sequence[int], system_ids: Sequence[str], looked_at: Sequence[Stored | None]
 ) -> tuple[HeldPartitions, dict[str, Stored]]:
-    """The partitions, locked, and the nodes as they are now that nobody else can change them."""
+    """The partitions, locked, and the nodes as they are now that nobody else can change them.
+    `looked_at`: what they were before."""
     held = HeldPartitions(partitions)
+    seen = {node.system_id: node for node in looked_at if node is not None}
+    if len(seen) == len(system_ids) and all(
+        node.partition_id in held and held[node.partition_id].before == node.partition_rev
+        for node in seen.values()
+    ):
+        # Whoever changes a node raises its partition's rev: nobody has since we looked.
+        return held, seen
     nodes = _live(system_ids)
     if any(node.partition_id not in held for node in nodes.values()):
         raise _Overtaken
@@ -228,20 +301,20 @@ def _room(held: HeldPartitions, cluster_id: int) -> Any:
 
 
 def _finish(held: HeldPartitions, writes: Writes, evaluated: Evaluated) -> list[int]:
-    """Write everything, settle what was evaluated, raise the revs, and leave the rest of the work
-    with the queue: the last thing done. The partitions that wait for it."""
-    writes.flush()
-    known = writes.carry(evaluated.live.ids)
-    waiting = settling.settle(held, writes.changed, evaluated, known)
-    writes.flush_assignments()
-    held.write()
-    queue.defer_partitions(waiting, policy.CHANGE)
+    """Write everything, settle what was evaluated, and raise the revs. The partitions that are left
+    to the queue: the last thing done."""
+    with sql.pipelined() if writes.are_updates else contextlib.nullcontext():
+        writes.flush()
+        known = writes.carry(evaluated.live.ids)
+        waiting = settling.settle(held, writes.changed, evaluated, known)
+        writes.flush_assignments()
+        held.write()
     return waiting
 
 
-def _live(system_ids: list[str]) -> dict[str, Stored]:
-    found = sql.rows(__file__, "live_nodes", {"system_ids": system_ids})
-    return {row[1]: Stored.of(row) for row in found}
+def _live(system_ids: Sequence[str]) -> dict[str, Stored]:
+    found = sql.bound(Stored.of, __file__, "live_nodes", {"system_ids": list(system_ids)})
+    return {node.system_id: node for node in found}
 
 
 class _Clusters:

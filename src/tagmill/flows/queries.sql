@@ -124,14 +124,15 @@ RETURNING system_id, id
 
 
 -- name: live_nodes
--- Live nodes by system_id, with the digests of their documents (two arrays, in the same order).
--- Relies on: nothing; whoever writes asks again under the partitions' locks.
-SELECT n.id, n.system_id, n.hostname, n.kind, n.partition_id, n.slot, n.rev, p.cluster_id,
+-- Live nodes by system_id, with the digests of their documents (two arrays, in the same order), and the rev
+-- of the partition at that moment. Run with `sql.bound`.
+-- Relies on: nothing; whoever writes asks again under the partitions' locks, unless they have that rev still.
+SELECT n.id, n.system_id, n.hostname, n.kind, n.partition_id, n.slot, n.rev, p.cluster_id, p.rev,
        array(SELECT d.probe FROM document d WHERE d.node_id = n.id ORDER BY d.probe),
        array(SELECT d.digest FROM document d WHERE d.node_id = n.id ORDER BY d.probe)
 FROM node n
 JOIN partition p ON p.id = n.partition_id
-WHERE n.system_id = ANY(%(system_ids)s) AND n.deleted_at IS NULL
+WHERE n.system_id = ANY(%(system_ids)s::text[]) AND n.deleted_at IS NULL
 
 
 -- name: move_documents
@@ -189,11 +190,12 @@ FOR UPDATE OF e SKIP LOCKED
 
 -- name: update_nodes
 -- Relies on: the nodes' partitions are locked; `rev` is the one that this transaction raised to.
+-- Run with `sql.run_binary`.
 UPDATE node
 SET hostname = new.hostname, kind = new.kind, rev = new.rev, digest = new.digest, updated_at = now()
 FROM unnest(
     %(ids)s::bigint[], %(hostnames)s::text[], %(kinds)s::text[], %(revs)s::bigint[],
-    %(digests)s::bytea[]
+    %(digests)b::bytea[]
 ) AS new (id, hostname, kind, rev, digest)
 WHERE node.id = new.id
 

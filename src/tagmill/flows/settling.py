@@ -17,17 +17,15 @@ from tagmill.config import load
 from tagmill.fleet.documents import CheckedUpload
 from tagmill.fleet.partitions import Held, HeldPartitions
 from tagmill.flows.writes import Changed, Stored
-from tagmill.matches import matches, staleness, verdicts
-from tagmill.matches.matches import Difference, Result
-from tagmill.matches.verdicts import ExpressionSet
+from tagmill.matches import comparing, matches, staleness, verdicts
+from tagmill.matches.comparing import Slots
+from tagmill.matches.matches import Result
+from tagmill.matches.verdicts import ExpressionSet, Verdicts
 from tagmill_wire import bitmap
 
 # More documents than these, which are stored already and belong to the nodes of an upload, are not
 # read again for it.
 MAX_BYTES = 16 * 1024 * 1024
-
-# As many changed slots of a partition are compared with what is stored by the database; more, here.
-MAX_COMPARED = 8
 
 Digests = Mapping[str, bytes]
 
@@ -49,27 +47,15 @@ class Evaluated:
     live: ExpressionSet
     is_on: bool = True
     """Whether anything is to be settled here."""
-    members: Mapping[int, int] = field(default_factory=dict)
+    verdicts: Verdicts = verdicts.UNKNOWN
     positions: Mapping[str, tuple[int, Digests]] = field(default_factory=dict)
 
 
-class _Slots(NamedTuple):
-    """The slots of a partition whose verdicts may change, and the positions of their documents
-    (None: it has none, and no expression holds)."""
-
-    slots: list[int]
-    positions: list[int | None]
-
-
-class _Answers(NamedTuple):
-    """The verdicts of a partition's slots, by expression, as bitmaps over their positions."""
-
-    slots: list[int]
-    bits: dict[int, int]
-
-
-def evaluate(changes: Sequence[tuple[CheckedUpload, Stored | None]]) -> Evaluated:
-    """Evaluate the documents that these nodes will have. Waits for no lock."""
+def evaluate(
+    changes: Sequence[tuple[CheckedUpload, Stored | None]], requests: int = 1
+) -> Evaluated:
+    """Evaluate the documents that these nodes will have, within the time of so many requests. Waits
+    for no lock."""
     if not load().settle_seconds:
         return Evaluated(verdicts.NONE, is_on=False)
     live = verdicts.current()
@@ -87,7 +73,7 @@ def evaluate(changes: Sequence[tuple[CheckedUpload, Stored | None]]) -> Evaluate
                 texts[probe], digests[probe] = document.xml, document.digest
         positions[checked.upload.system_id] = len(documents), digests
         documents.append(texts)
-    return Evaluated(live, True, verdicts.evaluate(documents, live), positions)
+    return Evaluated(live, True, verdicts.evaluate(documents, live, requests), positions)
 
 
 def _stored(changes: Sequence[tuple[CheckedUpload, Stored | None]]) -> dict[int, list[_Document]]:
@@ -114,58 +100,60 @@ def settle(
     by_partition: dict[int, list[Changed]] = {}
     for item in changed:
         by_partition.setdefault(item.partition, []).append(item)
-    found: dict[int, _Answers] = {}
+    found: dict[int, Slots] = {}
     if evaluated.is_on:
         for partition, items in sorted(by_partition.items()):
             slots = _slots(items, evaluated.positions)
             if slots is not None:
-                found[partition] = _Answers(slots.slots, _answers(slots, evaluated))
+                found[partition] = slots
     if not found:
         return sorted(by_partition) if staleness.any_live() else []
-    fresh = _flip(held, found, evaluated.live)
+    fresh = _flip(held, found, evaluated)
     if fresh is None:
-        fresh = _apply(held, found, known)
+        fresh = _apply(held, found, evaluated, known)
     return [partition for partition in sorted(by_partition) if partition not in fresh]
 
 
 def _flip(
-    held: HeldPartitions, found: Mapping[int, _Answers], live: ExpressionSet
+    held: HeldPartitions, found: Mapping[int, Slots], evaluated: Evaluated
 ) -> set[int] | None:
     """Rule 1 in every partition, where that is all there is to do; else None, and nothing is
     changed: then matches are locked as `apply_held` does it. Where every live expression is fresh
     now. Where a partition is behind, or a rebuild is forced, its changed nodes are shown as they
     are, and its matches stay as old as they were."""
-    differences: dict[int, Difference] = {}
-    for partition, answers in found.items():
+    if not all(held[partition].before for partition in found):
+        return None
+    of = {partition: _verdicts(slots, evaluated) for partition, slots in found.items()}
+    differences = comparing.differing(found, of)
+    for partition, difference in differences.items():
         place = held[partition]
-        if not place.before or len(answers.slots) > MAX_COMPARED:
-            return None
-        difference = matches.differing(partition, place.before, answers.slots, answers.bits)
-        if difference.version != live.version or difference.has_fresh:
+        if difference.version != evaluated.live.version or difference.has_fresh:
             return None
         if difference.has_bare and place.before == place.settled_rev:
             return None
-        differences[partition] = difference
     fresh = set()
     for partition, difference in differences.items():
-        place, answers = held[partition], found[partition]
-        others = difference.others
+        place, slots = held[partition], found[partition]
         if place.before == place.settled_rev and difference.answered:
-            matches.flip(place, answers.slots, difference, answers.bits)
-            if difference.answered == len(live.ids):
+            place.settled_rev = place.rev
+            if difference.answered == len(evaluated.live.ids):
                 fresh.add(partition)
-        else:
-            others = {**others, **difference.flips}
-        matches.show(place, answers.slots, others, answers.bits)
+        if members := {**difference.flips, **difference.others}:
+            matches.show(place, slots.slots, members, _bits(slots, of[partition]))
     return fresh
 
 
-def _apply(held: HeldPartitions, found: Mapping[int, _Answers], known: set[int] | None) -> set[int]:
+def _apply(
+    held: HeldPartitions,
+    found: Mapping[int, Slots],
+    evaluated: Evaluated,
+    known: set[int] | None,
+) -> set[int]:
     """Where every live expression is fresh now."""
     results = [
         result
-        for partition, answers in found.items()
-        for result in _results(held[partition], answers)
+        for partition, slots in found.items()
+        for result in _results(held[partition], slots, evaluated)
     ]
     # Under the lock, and so after whatever came between: what became live has no verdict.
     live = verdicts.current().ids
@@ -175,9 +163,10 @@ def _apply(held: HeldPartitions, found: Mapping[int, _Answers], known: set[int] 
     }
 
 
-def _slots(items: Sequence[Changed], positions: Mapping[str, tuple[int, Digests]]) -> _Slots | None:
+def _slots(items: Sequence[Changed], positions: Mapping[str, tuple[int, Digests]]) -> Slots | None:
     """None where somebody else has stored another document of a node meanwhile."""
-    found = _Slots([], [])
+    slots: list[int] = []
+    found: list[int | None] = []
     for item in items:
         # A node whose documents stay keeps its verdicts.
         if item.digests is not None and item.is_same:
@@ -187,33 +176,37 @@ def _slots(items: Sequence[Changed], positions: Mapping[str, tuple[int, Digests]
             position, digests = positions.get(item.system_id, (None, None))
             if digests != item.digests:
                 return None
-        found.slots.append(item.slot)
-        found.positions.append(position)
-    return found
+        slots.append(item.slot)
+        found.append(position)
+    return Slots(slots, found)
 
 
-def _answers(found: _Slots, evaluated: Evaluated) -> dict[int, int]:
-    """The verdicts of each expression that has them all, over the positions in `found.slots`."""
-    if all(position is None for position in found.positions):
-        return dict.fromkeys(evaluated.live.ids, 0)
-    answers = {}
-    for key, members in evaluated.members.items():
-        bits = 0
+def _verdicts(slots: Slots, evaluated: Evaluated) -> Verdicts:
+    """Without documents, no expression holds, whatever the kernel makes of it."""
+    if all(position is None for position in slots.positions):
+        return Verdicts(evaluated.live.ids)
+    return evaluated.verdicts
+
+
+def _bits(slots: Slots, known: Verdicts) -> dict[int, int]:
+    """The verdicts of each expression, as a bitmap over the places in `slots`."""
+    bits = {}
+    for key, members in known.by_expression().items():
+        bits[key] = 0
         if members:
-            for nth, position in enumerate(found.positions):
+            for nth, position in enumerate(slots.positions):
                 if position is not None and members >> position & 1:
-                    bits |= 1 << nth
-        answers[key] = bits
-    return answers
+                    bits[key] |= 1 << nth
+    return bits
 
 
-def _results(held: Held, answers: _Answers) -> list[Result]:
+def _results(held: Held, slots: Slots, evaluated: Evaluated) -> list[Result]:
     # Before its first node a partition has no match, and every one would be empty.
     base = held.before or None
-    mask = bitmap.from_slots(answers.slots) if held.before else None
+    mask = bitmap.from_slots(slots.slots) if held.before else None
     results = []
-    for key, bits in answers.bits.items():
-        chosen = (slot for nth, slot in enumerate(answers.slots) if bits >> nth & 1)
+    for key, bits in _bits(slots, _verdicts(slots, evaluated)).items():
+        chosen = (slot for nth, slot in enumerate(slots.slots) if bits >> nth & 1)
         members = bitmap.from_slots(chosen) if bits else 0
         results.append(Result(key, held.id, held.rev, members, base, mask))
     return results

@@ -30,7 +30,8 @@ class Changed(NamedTuple):
 
 @dataclass(frozen=True)
 class Stored:
-    """A live node as the database has it. `digests`: those of its documents, by probe."""
+    """A live node as the database has it. `digests`: those of its documents, by probe.
+    `partition_rev`: what its partition's was in that moment."""
 
     id: int
     system_id: str
@@ -40,10 +41,11 @@ class Stored:
     slot: int
     rev: int
     cluster_id: int
+    partition_rev: int
     digests: dict[str, bytes]
 
     @classmethod
-    def of(cls, row: tuple[Any, ...]) -> Stored:
+    def of(cls, *row: Any) -> Stored:
         """`row` is a row of the query `live_nodes`."""
         *columns, probes, digests = row
         by_probe = dict(zip(probes, map(bytes, digests), strict=True))
@@ -157,6 +159,11 @@ class Writes:
         self.changed.append(Changed(partition.id, node.slot))
         self._deleted.append((node.id, partition.rev))
 
+    @property
+    def are_updates(self) -> bool:
+        """Whether no node is made, moved or deleted."""
+        return not self._inserted and not self._deleted
+
     def flush(self) -> None:
         # A tombstone first: its system_id is free then.
         if self._deleted:
@@ -209,7 +216,7 @@ class Writes:
         if self._updated:
             names = ["ids", "hostnames", "kinds", "revs", "digests"]
             columns = dict(zip(names, _columns(self._updated), strict=True))
-            sql.run(__file__, "update_nodes", columns)
+            sql.run_binary(__file__, "update_nodes", columns)
 
     def _flush_documents(self) -> None:
         kept = [(node, probe, item) for node, probe, item in self._documents if item]

@@ -5,8 +5,9 @@ It knows neither tags nor workers.
 - `models`: expressions, matches and their changes.
 - `expressions`: the immutable expression that stands for a definition.
 - `matches`: results are applied by compare-and-set.
+- `comparing`: which stored matches new verdicts change.
 - `staleness`: the one place that decides which matches are fresh.
 - `verdicts`: what the kernel says of single documents, in this process.
 """
 
-__all__ = ["expressions", "matches", "models", "staleness", "verdicts"]
+__all__ = ["comparing", "expressions", "matches", "models", "staleness", "verdicts"]

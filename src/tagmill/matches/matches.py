@@ -206,82 +206,14 @@ def _differs(before: _Match | None, match: _Match) -> bool:
     return before != match
 
 
-class Difference(NamedTuple):
-    """What verdicts change in a partition. `quiet`: how many settled matches they leave as they
-    are; `flips`: the members of those that they change, and `others`, of matches that are behind by
-    a rev of their own. `has_bare`: a settled match has no verdict. `has_fresh`: a verdict is of a
-    match that is true at the rev before, by a rev of its own."""
-
-    version: str
-    quiet: int
-    flips: dict[int, int]
-    others: dict[int, int]
-    has_bare: bool
-    has_fresh: bool
-
-    @property
-    def answered(self) -> int:
-        return self.quiet + len(self.flips)
-
-
-class _Differing(NamedTuple):
-    expression: int | None
-    quiet: int | None
-    is_answered: bool | None
-    is_settled: bool | None
-    is_fresh: bool | None
-    members: bytes | None
-    version: str | None
-
-
-def differing(
-    partition: int, before: int, slots: Sequence[int], verdicts: Mapping[int, int]
-) -> Difference:
-    """Compare verdicts, bitmaps over the positions in `slots`, with what is stored at the rev
-    `before`. Relies on: the partition is locked."""
-    size = -(-len(slots) // 8)
-    values = {
-        "partition": partition,
-        "before": before,
-        "slots": list(slots),
-        "expressions": list(verdicts),
-        "bits": [bits.to_bytes(size, "little") for bits in verdicts.values()],
-    }
-    first, *others = map(_Differing._make, sql.rows_binary(__file__, "differing", values))
-    flips: dict[int, int] = {}
-    behind: dict[int, int] = {}
-    for row in others:
-        if row.is_answered and row.expression is not None and row.members is not None:
-            chosen = flips if row.is_settled else behind
-            chosen[row.expression] = bitmap.from_bytes(row.members)
-    return Difference(
-        first.version or "",
-        first.quiet or 0,
-        flips,
-        behind,
-        any(not row.is_answered for row in others),
-        any(row.is_fresh for row in others),
-    )
-
-
-def flip(
-    place: MovingPlace, slots: Sequence[int], found: Difference, bits: Mapping[int, int]
-) -> None:
-    """Rule 1, for verdicts of which `found` says what they change: `settled_rev` moves to the rev
-    that the partition gets. Relies on: as `apply_held`; `found` is of the rev before, which is
-    `settled_rev`, under the same lock, and neither has what is bare nor what is fresh."""
-    place.settled_rev = place.rev
-    show(place, slots, found.flips, bits)
-
-
 def show(
     place: MovingPlace, slots: Sequence[int], members: Mapping[int, int], bits: Mapping[int, int]
 ) -> None:
-    """Store the bits of changed nodes in matches, of which these are the members; what a match is
-    true at stays. In one that is behind they are provisional, as those of `carry`: until it is
-    evaluated, readers see these nodes as they are. Relies on: as `flip`."""
-    if not members:
-        return
+    """Store the bits of changed nodes in matches, of which these are the members, by expression and
+    in their order. What a match is true at stays: a settled one follows `settled_rev`, by rule 1;
+    in one that is behind the bits are provisional, as those of `carry`: until it is evaluated,
+    readers see these nodes as they are. Relies on: the members were read under the partition's
+    lock, which is still held."""
     mask = bitmap.from_slots(slots)
     before: _Matches = {}
     new: _Matches = {}

@@ -85,38 +85,21 @@ ORDER BY partition_id, expression_id
 FOR NO KEY UPDATE
 
 
--- name: differing
--- What verdicts for `slots` change in a partition: (expression, null, whether it has a verdict, whether it is
--- settled, whether it is true at the rev before by a rev of its own, members) of the matches whose bits differ,
--- of settled ones that have no verdict, and of those that are as fresh by a rev of their own. The first row has
--- no expression: how many settled matches stay as they are, and the version of what is live now. Run with
--- `sql.rows_binary`.
--- `bits`: of each expression, one for each slot in their order. Relies on: the partition is locked.
-WITH verdict AS MATERIALIZED (
-    SELECT * FROM unnest(%(expressions)s::bigint[], %(bits)b::bytea[]) AS v (expression_id, bits)
-),
-held AS MATERIALIZED (
-    SELECT m.expression_id, v.expression_id IS NOT NULL AS is_answered, m.rev IS NULL AS is_settled,
-           m.rev IS NOT DISTINCT FROM %(before)s AS is_fresh, m.members,
-           v.expression_id IS NOT NULL AND NOT EXISTS (
-               SELECT
-               FROM unnest(%(slots)s::int[]) WITH ORDINALITY AS place (slot, nth)
-               WHERE get_bit(v.bits, place.nth::int - 1)
-                     <> CASE WHEN place.slot < 8 * octet_length(m.members)
-                             THEN get_bit(m.members, place.slot) ELSE 0 END
-           ) AS is_same
-    FROM match m
-    LEFT JOIN verdict v ON v.expression_id = m.expression_id
-    WHERE m.partition_id = %(partition)s AND (m.rev IS NULL OR v.expression_id IS NOT NULL)
-)
-SELECT NULL::bigint, count(*), NULL::boolean, NULL::boolean, NULL::boolean, NULL::bytea,
-       (SELECT version FROM live_version)
-FROM held
-WHERE is_same AND is_settled
-UNION ALL
-SELECT expression_id, NULL, is_answered, is_settled, is_fresh, members, NULL
-FROM held
-WHERE NOT is_same OR is_fresh
+-- name: stored_members
+-- What verdicts are compared with: for each partition its rev, the version of what is live now, and in three
+-- arrays the expressions, own revs and members of its settled matches, of those that are as fresh by a rev of
+-- their own, and of others that are live. Run with `sql.bound`.
+-- Relies on: the partitions are locked, and their revs not raised yet.
+SELECT p.id, p.rev, (SELECT version FROM live_version),
+       array_agg(m.expression_id) FILTER (WHERE m.expression_id IS NOT NULL),
+       array_agg(m.rev) FILTER (WHERE m.expression_id IS NOT NULL),
+       array_agg(m.members) FILTER (WHERE m.expression_id IS NOT NULL)
+FROM partition p
+LEFT JOIN match m ON m.partition_id = p.id
+                 AND (m.rev IS NULL OR m.rev = p.rev
+                      OR EXISTS (SELECT FROM live_expression live WHERE live.id = m.expression_id))
+WHERE p.id = ANY(%(partitions)s::bigint[])
+GROUP BY p.id, p.rev
 
 
 -- name: flip_members

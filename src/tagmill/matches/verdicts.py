@@ -8,6 +8,7 @@ answer is left to the workers.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -39,6 +40,8 @@ STEPS_PER_SECOND = 50_000_000
 MIN_STEPS = 200
 # Documents that are evaluated together: between two groups the clock is looked at.
 GROUP = 32
+# Requests that are stored together have as much time as so many have alone, and no more.
+MAX_BUDGETS = 8
 # Sets that are kept: definitions come and go in previews.
 MAX_SETS = 8
 # Compiled expressions beyond those that are live now.
@@ -64,15 +67,50 @@ def current() -> ExpressionSet:
     return _sets.of(version)
 
 
-def evaluate(documents: Sequence[Mapping[str, str]], live: ExpressionSet) -> dict[int, int]:
-    """Ask the kernel, for no longer than TAGMILL_SETTLE_SECONDS. Each document is the probes of a
-    node. For each expression that was answered, the documents on which it holds, as a bitmap over
-    their positions. One that the kernel refuses, or that takes too many steps, has no verdict;
-    where a document is refused, or the time is up, or the kernel fails, none has."""
+class Verdicts:
+    """What expressions are on documents, which are known by their positions. Each group of GROUP
+    documents has one bitmap for each expression, all as long."""
+
+    def __init__(self, ids: Sequence[int], groups: Sequence[Sequence[bytes]] = ()) -> None:
+        self.ids = ids
+        self._groups = groups
+        self._ones = int.from_bytes(b"\1" * len(ids), "little")
+        self._joined = [b"".join(group) for group in groups]
+
+    def column(self, position: int) -> int:
+        """The expressions in their order, each in a byte, the first one lowest: 1 where it holds on
+        the document. Without documents, none holds."""
+        if not self._groups or not self.ids:
+            return 0
+        group, nth = divmod(position, GROUP)
+        place, bit = divmod(nth, 8)
+        joined = self._joined[group]
+        size = len(joined) // len(self.ids)
+        return int.from_bytes(joined[place::size], "little") >> bit & self._ones
+
+    def by_expression(self) -> dict[int, int]:
+        """For each expression the documents on which it holds, as a bitmap over their positions."""
+        found = dict.fromkeys(self.ids, 0)
+        for number, group in enumerate(self._groups):
+            for key, bits in zip(self.ids, group, strict=True):
+                found[key] |= int.from_bytes(bits, "little") << number * GROUP
+        return found
+
+
+UNKNOWN = Verdicts(())
+
+
+def evaluate(
+    documents: Sequence[Mapping[str, str]], live: ExpressionSet, requests: int = 1
+) -> Verdicts:
+    """Ask the kernel, for no longer than TAGMILL_SETTLE_SECONDS for each of so many requests. Each
+    document is the probes of a node. An expression that the kernel refuses, or that takes too many
+    steps, has no verdict; where a document is refused, or the time is up, or the kernel fails, none
+    has."""
     if not HAS_KERNEL or not documents or not live.plans:
-        return {}
+        return UNKNOWN
     # This thread's own time: a busy machine does not make documents longer.
-    ends = time.thread_time() + load().settle_seconds
+    ends = time.thread_time() + load().settle_seconds * min(requests, MAX_BUDGETS)
     try:
         return _evaluate(documents, live.plans, ends)
     except tagmill_kernel.KernelError as error:
@@ -82,7 +120,7 @@ def evaluate(documents: Sequence[Mapping[str, str]], live: ExpressionSet) -> dic
         if type(error).__name__ != "PanicException":
             raise
         log.error("the kernel failed: left to the workers", action="kernel_panic", error=str(error))
-    return {}
+    return UNKNOWN
 
 
 def _version(digests: Mapping[int, bytes]) -> str:
@@ -130,21 +168,26 @@ class _Sets:
 
 def _evaluate(
     documents: Sequence[Mapping[str, str]], plans: Mapping[int, Expression], ends: float
-) -> dict[int, int]:
-    members = dict.fromkeys(plans, 0)
+) -> Verdicts:
+    ids, groups = list(plans), list[Sequence[bytes]]()
     for first in range(0, len(documents), GROUP):
         if first and time.thread_time() > ends:
-            return {}
-        answers = _group(documents[first : first + GROUP], plans, ends)
-        plans = {key: plans[key] for key in answers}
-        members = {key: members[key] | bits << first for key, bits in answers.items()}
-    return members
+            return UNKNOWN
+        chosen = [plans[key] for key in ids]
+        found = _group(documents[first : first + GROUP], chosen, ends)
+        answered = [bits for bits in found if isinstance(bits, bytes)]
+        if len(answered) < len(ids):
+            kept = [isinstance(bits, bytes) for bits in found]
+            ids = list(itertools.compress(ids, kept))
+            groups = [list(itertools.compress(group, kept)) for group in groups]
+        groups.append(answered)
+    return Verdicts(ids, groups)
 
 
 def _group(
-    documents: Sequence[Mapping[str, str]], plans: Mapping[int, Expression], ends: float
-) -> dict[int, int]:
-    """The documents that each expression holds on, of those expressions that took few steps."""
+    documents: Sequence[Mapping[str, str]], plans: Sequence[Expression], ends: float
+) -> Sequence[bytes | tagmill_kernel.BudgetExceeded]:
+    """For each expression the documents that it holds on, unless it took too many steps."""
     # A new one each time: what an image has seen before is parsed in half the time, but each
     # evaluation looks at it again, which costs up to a hundred times as much.
     image = tagmill_kernel.PartitionImage()
@@ -152,12 +195,7 @@ def _group(
         image.put(position, composition(probes))
     each = max(0.0, ends - time.thread_time()) * STEPS_PER_SECOND / max(1, len(plans))
     budget = max(MIN_STEPS, min(int(each), load().settle_steps * len(documents)))
-    found = image.evaluate(list(plans.values()), None, budget)
-    return {
-        key: int.from_bytes(result, "little")
-        for key, result in zip(plans, found, strict=True)
-        if isinstance(result, bytes)
-    }
+    return image.evaluate(plans, None, budget)
 
 
 def _compiled(text: str, namespaces: Mapping[str, str]) -> Expression | None:

@@ -5,7 +5,14 @@ const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const share = new Intl.NumberFormat("en", { style: "percent", maximumFractionDigits: 1 });
 const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto", style: "narrow" });
 /** @type {[Intl.RelativeTimeFormatUnit, number][]} */
-const UNITS = [["year", 31_536_000], ["month", 2_592_000], ["day", 86_400], ["hour", 3600], ["minute", 60], ["second", 1]];
+const UNITS = [
+  ["year", 31_536_000],
+  ["month", 2_592_000],
+  ["day", 86_400],
+  ["hour", 3600],
+  ["minute", 60],
+  ["second", 1],
+];
 
 /** @param {number | null | undefined} number */
 export function count(number) {

@@ -38,7 +38,12 @@ async function lookAgain(pause) {
 
 /** @param {string} name */
 function cookie(name) {
-  return document.cookie.split("; ").find((found) => found.startsWith(`${name}=`))?.slice(name.length + 1) ?? "";
+  return (
+    document.cookie
+      .split("; ")
+      .find((found) => found.startsWith(`${name}=`))
+      ?.slice(name.length + 1) ?? ""
+  );
 }
 
 /**
@@ -63,18 +68,29 @@ export async function api(path, { method = "GET", body, signal, wait, type } = {
   let answer;
   try {
     answer = await fetch(address.pathname + address.search, {
-      method, headers, signal, body: body === undefined ? null : JSON.stringify(body),
+      method,
+      headers,
+      signal,
+      body: body === undefined ? null : JSON.stringify(body),
     });
   } catch (error) {
     if (signal?.aborted) throw error;
     notice(true);
-    throw new Problem({ code: "lost", detail: "The server cannot be reached. The page goes on by itself when it is back." });
+    throw new Problem({
+      code: "lost",
+      detail: "The server cannot be reached. The page goes on by itself when it is back.",
+    });
   }
   notice(false);
   if (answer.ok) return answer.status === 204 ? null : type ? answer.text() : answer.json();
   if (answer.status === 401) location.assign(`/login/?next=${encodeURIComponent(location.pathname)}`);
   const problem = await answer.json().catch(() => ({}));
-  throw new Problem({ code: "internal", detail: `The server answered ${answer.status}.`, status: answer.status, ...problem });
+  throw new Problem({
+    code: "internal",
+    detail: `The server answered ${answer.status}.`,
+    status: answer.status,
+    ...problem,
+  });
 }
 
 /** All pages of a list.

@@ -26,7 +26,8 @@ export function go(address, { replace = false } = {}) {
 addEventListener("popstate", () => route.dispatchEvent(new Event("change")));
 
 document.addEventListener("click", (event) => {
-  if (event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+  if (event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey)
+    return;
   const link = event.composedPath().find((item) => item instanceof HTMLAnchorElement);
   if (!link || link.origin !== location.origin || link.target || link.hasAttribute("download")) return;
   if (/^\/(api|admin|static|login|logout)\//.test(link.pathname)) return;

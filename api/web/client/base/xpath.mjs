@@ -12,7 +12,29 @@ const OPERATOR = /!=|<=|>=|::|\/\/?|\.\.|[=<>|+\-*@.,()[\]]/y;
 const CALLED = /[ \t\r\n]*(\(|::)/y;
 const WORDS = new Set(["and", "or", "div", "mod"]);
 // After these a name is an operand, and never an operator.
-const OPENING = new Set(["", "@", "::", "(", "[", ",", "/", "//", "|", "+", "-", "=", "!=", "<", "<=", ">", ">=", "and", "or", "div", "mod"]);
+const OPENING = new Set([
+  "",
+  "@",
+  "::",
+  "(",
+  "[",
+  ",",
+  "/",
+  "//",
+  "|",
+  "+",
+  "-",
+  "=",
+  "!=",
+  "<",
+  "<=",
+  ">",
+  ">=",
+  "and",
+  "or",
+  "div",
+  "mod",
+]);
 
 /** @param {RegExp} pattern @param {string} text @param {number} at */
 function match(pattern, text, at) {
@@ -23,7 +45,11 @@ function match(pattern, text, at) {
 /** The token that begins at a place. `before` is the text of the one before, without spaces.
  * @param {string} text @param {number} at @param {string} before @returns {Token} */
 export function tokenAt(text, at, before) {
-  for (const [pattern, kind] of /** @type {[RegExp, Kind][]} */ ([[SPACE, "space"], [STRING, "string"], [NUMBER, "number"]])) {
+  for (const [pattern, kind] of /** @type {[RegExp, Kind][]} */ ([
+    [SPACE, "space"],
+    [STRING, "string"],
+    [NUMBER, "number"],
+  ])) {
     const found = match(pattern, text, at);
     if (found) return { kind, text: found };
   }
@@ -44,7 +70,7 @@ export function tokenAt(text, at, before) {
 export function tokens(text) {
   const found = [];
   let before = "";
-  for (let at = 0; at < text.length; ) {
+  for (let at = 0; at < text.length;) {
     const token = tokenAt(text, at, before);
     found.push(token);
     at += token.text.length;
@@ -55,8 +81,13 @@ export function tokens(text) {
 
 /** The definition in colours. @param {string} text */
 export function highlighted(text) {
-  return html`<code class="xp" translate="no">${tokens(text).map((token) =>
-    token.kind === "space" || token.kind === "other" ? token.text : html`<span class="xp-${token.kind}">${token.text}</span>`)}</code>`;
+  return html`<code class="xp" translate="no"
+    >${tokens(text).map((token) =>
+      token.kind === "space" || token.kind === "other"
+        ? token.text
+        : html`<span class="xp-${token.kind}">${token.text}</span>`,
+    )}</code
+  >`;
 }
 
 /** The place in UTF-16 units of the character with this number, from 1, as the API counts.
@@ -73,5 +104,8 @@ export function unit(text, column) {
 export function literal(text) {
   if (!text.includes("'")) return `'${text}'`;
   if (!text.includes('"')) return `"${text}"`;
-  return `concat(${text.split("'").map((part) => `'${part}'`).join(`, "'", `)})`;
+  return `concat(${text
+    .split("'")
+    .map((part) => `'${part}'`)
+    .join(`, "'", `)})`;
 }

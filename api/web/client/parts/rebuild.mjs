@@ -6,7 +6,13 @@ import { listen } from "../base/live.mjs";
 import { Page } from "../base/page.mjs";
 import { allowed } from "../base/session.mjs";
 
-const SAID = { running: "running", complete: "complete", failed: "failed", cancelled: "cancelled", superseded: "replaced by a newer definition" };
+const SAID = {
+  running: "running",
+  complete: "complete",
+  failed: "failed",
+  cancelled: "cancelled",
+  superseded: "replaced by a newer definition",
+};
 
 export class Rebuild extends Page {
   static properties = { ...Page.properties, rebuild: { attribute: false }, progress: { state: true } };
@@ -21,10 +27,12 @@ export class Rebuild extends Page {
 
   connectedCallback() {
     super.connectedCallback();
-    this.endings.add(listen(`rebuilds/${this.rebuild.uuid}/events`, (data, isOver) => {
-      this.progress = data;
-      if (isOver) this.dispatchEvent(new CustomEvent("over", { detail: data, bubbles: true }));
-    }));
+    this.endings.add(
+      listen(`rebuilds/${this.rebuild.uuid}/events`, (data, isOver) => {
+        this.progress = data;
+        if (isOver) this.dispatchEvent(new CustomEvent("over", { detail: data, bubbles: true }));
+      }),
+    );
   }
 
   async cancel() {
@@ -33,21 +41,41 @@ export class Rebuild extends Page {
 
   render() {
     const { tags, tag_count: total = tags.length, requested_by: by } = this.rebuild;
-    const found = this.progress ?? { state: this.rebuild.state, done: 0, total: 0, nodes_done: 0, nodes_total: 0, nodes_per_second: null, eta_seconds: null };
+    const found = this.progress ?? {
+      state: this.rebuild.state,
+      done: 0,
+      total: 0,
+      nodes_done: 0,
+      nodes_total: 0,
+      nodes_per_second: null,
+      eta_seconds: null,
+    };
     const names = total > 3 ? `${count(total)} tags` : tags.join(", ");
     const isRunning = found.state === "running";
     const left = [
       found.nodes_per_second ? `${count(found.nodes_per_second)} nodes/s` : "",
       found.eta_seconds !== null && isRunning ? `${duration(found.eta_seconds)} left` : "",
-    ].filter(Boolean).join(", ");
+    ]
+      .filter(Boolean)
+      .join(", ");
     return html`<div class="stack rebuild">
       <div class="line spread">
-        <span><strong>${names}</strong> <span class="quiet small">rebuild${by ? html` by ${by}` : nothing}, ${SAID[/** @type {keyof typeof SAID} */ (found.state)]}</span></span>
-        <span class="line small"><span class="quiet number">${left}</span>
-          ${isRunning && allowed("operator") ? html`<button @click=${this.cancel} aria-label="Cancel the rebuild of ${names}">Cancel</button>` : nothing}</span>
+        <span
+          ><strong>${names}</strong>
+          <span class="quiet small"
+            >rebuild${by ? html` by ${by}` : nothing}, ${SAID[/** @type {keyof typeof SAID} */ (found.state)]}</span
+          ></span
+        >
+        <span class="line small"
+          ><span class="quiet number">${left}</span>
+          ${isRunning && allowed("operator") ? html`<button @click=${this.cancel} aria-label="Cancel the rebuild of ${names}">Cancel</button>` : nothing}</span
+        >
       </div>
       <progress max=${found.total || 1} .value=${found.done} aria-label="Rebuild of ${names}"></progress>
-      <span class="small quiet">${percent(found.done, found.total)} of ${several(found.total, "match").replace(/hs$/, "hes")}, ${count(found.nodes_done)} of ${count(found.nodes_total)} nodes</span>
+      <span class="small quiet"
+        >${percent(found.done, found.total)} of ${several(found.total, "match").replace(/hs$/, "hes")},
+        ${count(found.nodes_done)} of ${count(found.nodes_total)} nodes</span
+      >
       ${this.shownProblem()}
     </div>`;
   }

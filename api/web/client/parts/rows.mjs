@@ -8,7 +8,12 @@ const OVERSCAN = 8;
 
 /** `count` rows of `height` rem; `row(index)` draws one. `seen(last)` hears which rows are in sight. */
 export class Rows extends Part {
-  static properties = { count: { type: Number }, height: { type: Number }, row: { attribute: false }, seen: { attribute: false } };
+  static properties = {
+    count: { type: Number },
+    height: { type: Number },
+    row: { attribute: false },
+    seen: { attribute: false },
+  };
 
   constructor() {
     super();
@@ -74,8 +79,20 @@ export class Rows extends Part {
     const items = this.virtual.getVirtualItems();
     const tall = this.virtual.getTotalSize();
     return html`<div class="all" role="presentation" ${styled({ height: `${tall}px` })}>
-      ${repeat(items, (/** @type {any} */ item) => item.index, (/** @type {any} */ item) => html`<div role="presentation" ${styled({
-        transform: `translateY(${item.start}px)`, height: `${item.size}px` })}>${this.row(item.index)}</div>`)}
+      ${repeat(
+        items,
+        (/** @type {any} */ item) => item.index,
+        (/** @type {any} */ item) =>
+          html`<div
+            role="presentation"
+            ${styled({
+              transform: `translateY(${item.start}px)`,
+              height: `${item.size}px`,
+            })}
+          >
+            ${this.row(item.index)}
+          </div>`,
+      )}
     </div>`;
   }
 }

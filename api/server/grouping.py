@@ -1,0 +1,169 @@
+"""Requests that go together: what arrives while a thread is at work is the next thread's work."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from api.server.threads import Threads
+from tagmill.errors import DatabaseBusy
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+TOO_MANY = "more requests wait than this server takes at once: try again shortly"
+TOO_LATE = "the requests before this one took too long: try again shortly"
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """`group` and `group_bytes`: of what goes together; `waiting` and `waiting_bytes`: of what has
+    not begun. `seconds`: the longest that a request waits to begin. `patience`: a thread that has
+    been at work for so many seconds keeps the next one from beginning no longer."""
+
+    group: int
+    group_bytes: int
+    waiting: int
+    waiting_bytes: int
+    seconds: float
+    patience: float
+
+
+class _Waiting(Generic[Item, Result]):
+    """One request. `timer` runs until it begins; `answer` may have been cancelled since."""
+
+    def __init__(self, item: Item, size: int, answer: Deferred[Result], timer: Any) -> None:
+        self.item = item
+        self.size = size
+        self.answer = answer
+        self.timer = timer
+
+
+class Grouping(Generic[Item, Result]):
+    """Calls `work` in threads with the items that wait, as many as the bounds allow. An item that
+    finds nothing at work goes alone, at once; those that arrive meanwhile go together. That is one
+    thread's work, while it is quick: where it waits (for a lock, for a slow disk), others go on.
+
+    `work` has for each item, in their order, its result or the error that it raises; where `work`
+    itself raises, every item does. A client that leaves takes its item back until it begins. Lives
+    on the reactor thread."""
+
+    def __init__(
+        self,
+        reactor: Any,
+        threads: Threads,
+        work: Callable[[Sequence[Item]], Sequence[Result | BaseException]],
+        bounds: Bounds,
+    ) -> None:
+        self._reactor = reactor
+        self._threads = threads
+        self._work = work
+        self._bounds = bounds
+        self._waiting: deque[_Waiting[Item, Result]] = deque()
+        self._bytes = 0
+        self._idle = threads.most
+        self._last_began = 0.0
+        self._looking_again: Any = None
+
+    @property
+    def waiting(self) -> int:
+        """How many have not begun."""
+        return len(self._waiting)
+
+    def call(self, item: Item, size: int) -> Deferred[Result]:
+        """The item's result. `size`: the bytes that it holds. Fails with DatabaseBusy where too
+        much waits, or for too long."""
+        bounds = self._bounds
+        if self._waiting and (
+            len(self._waiting) >= bounds.waiting or self._bytes + size > bounds.waiting_bytes
+        ):
+            refused: Deferred[Result] = Deferred()
+            refused.errback(DatabaseBusy(TOO_MANY))
+            return refused
+        answer: Deferred[Result] = Deferred(lambda _: self._take_back(waiting))
+        timer = self._reactor.callLater(bounds.seconds, lambda: self._late(waiting))
+        waiting: _Waiting[Item, Result] = _Waiting(item, size, answer, timer)
+        self._waiting.append(waiting)
+        self._bytes += size
+        self._begin()
+        return answer
+
+    def _begin(self) -> None:
+        while self._idle and self._waiting and not self._is_patient():
+            group = self._next()
+            self._last_began = self._reactor.seconds()
+            self._idle -= 1
+            running = self._threads.call(self._work, [waiting.item for waiting in group])
+            running.addCallback(self._answered, group)
+            running.addErrback(self._failed, group)
+            running.addBoth(self._done)
+
+    def _is_patient(self) -> bool:
+        """Whether somebody has begun a moment ago: then this is looked at again."""
+        left = self._last_began + self._bounds.patience - self._reactor.seconds()
+        if self._idle == self._threads.most or left <= 0:
+            return False
+        if self._looking_again is None:
+            self._looking_again = self._reactor.callLater(left, self._look_again)
+        return True
+
+    def _look_again(self) -> None:
+        self._looking_again = None
+        self._begin()
+
+    def _next(self) -> list[_Waiting[Item, Result]]:
+        group: list[_Waiting[Item, Result]] = []
+        size = 0
+        while self._waiting and len(group) < self._bounds.group:
+            size += self._waiting[0].size
+            if group and size > self._bounds.group_bytes:
+                break
+            group.append(self._left(self._waiting[0]))
+        return group
+
+    def _left(self, waiting: _Waiting[Item, Result]) -> _Waiting[Item, Result]:
+        """Out of the queue. It is the first, but for what is late or taken back."""
+        if self._waiting[0] is waiting:
+            self._waiting.popleft()
+        else:
+            self._waiting.remove(waiting)
+        self._bytes -= waiting.size
+        if waiting.timer.active():
+            waiting.timer.cancel()
+        return waiting
+
+    def _take_back(self, waiting: _Waiting[Item, Result]) -> None:
+        if waiting.timer.active():
+            self._left(waiting)
+
+    def _late(self, waiting: _Waiting[Item, Result]) -> None:
+        self._left(waiting)
+        waiting.answer.errback(DatabaseBusy(TOO_LATE))
+
+    def _answered(
+        self,
+        results: Sequence[Result | BaseException],
+        group: Sequence[_Waiting[Item, Result]],
+    ) -> None:
+        for waiting, result in zip(group, results, strict=True):
+            # A client that has left has no answer any more.
+            if waiting.answer.called:
+                continue
+            if isinstance(result, BaseException):
+                waiting.answer.errback(result)
+            else:
+                waiting.answer.callback(result)
+
+    def _failed(self, failure: Failure, group: Sequence[_Waiting[Item, Result]]) -> None:
+        for waiting in group:
+            if not waiting.answer.called:
+                waiting.answer.errback(failure.value)
+
+    def _done(self, _: object) -> None:
+        self._idle += 1
+        self._begin()

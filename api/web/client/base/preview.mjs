@@ -1,0 +1,121 @@
+// What is to be said of a definition as it is typed, and what it would match: the last that was asked
+// for. What does not parse is found by the check, and asked no further.
+import { api, isAborted, Problem } from "./http.mjs";
+import { allowed } from "./session.mjs";
+
+// A pause in typing, short enough for an answer 300 ms after the last key.
+const TYPING_MS = 90;
+const WAIT_SECONDS = 20;
+const GONE = new Set(["preview_gone", "not_found"]);
+
+/** @typedef {{definition: string, namespaces: Record<string, string>, compare_to: string | null}} Asked */
+
+/** Hears "change". `found` is of `asked` alone: it is null from the first key of another definition. */
+export class Preview extends EventTarget {
+  constructor() {
+    super();
+    this.client = `workbench-${crypto.getRandomValues(new Uint32Array(2)).join("-")}`;
+    /** @type {any} */
+    this.found = null;
+    /** What was found last, of whichever definition: shown until there is something newer. @type {any} */
+    this.last = null;
+    /** @type {import("../parts/code.mjs").Finding[]} */
+    this.findings = [];
+    /** Why the definition does not parse. */
+    this.wrong = "";
+    /** @type {Problem | null} */
+    this.problem = null;
+    this.isWaiting = false;
+    /** @type {AbortController | null} */
+    this.running = null;
+    this.timer = 0;
+    /** @type {Asked | null} */
+    this.asked = null;
+  }
+
+  /** @param {Asked} asked @param {{now?: boolean}} [how] */
+  ask(asked, { now = false } = {}) {
+    this.stop();
+    this.asked = asked;
+    this.found = null;
+    if (!asked.definition.trim()) {
+      this.last = this.problem = null;
+      this.findings = [];
+      this.wrong = "";
+      this.isWaiting = false;
+      this.say();
+      return;
+    }
+    this.isWaiting = true;
+    this.timer = setTimeout(() => this.run(asked), now ? 0 : TYPING_MS);
+    this.say();
+  }
+
+  stop() {
+    clearTimeout(this.timer);
+    this.running?.abort();
+    this.running = null;
+  }
+
+  /** Asks again, as when the preview has ended. */
+  again() {
+    if (this.asked !== null) this.ask(this.asked, { now: true });
+  }
+
+  /** @param {Asked} asked */
+  async run(asked) {
+    const running = (this.running = new AbortController());
+    const { signal } = running;
+    const { definition, namespaces } = asked;
+    try {
+      const { error, warnings } = await api("definitions/check", {
+        method: "POST",
+        body: { definition, namespaces },
+        signal,
+      });
+      this.wrong = error?.message ?? "";
+      this.findings = error ? [{ ...error, end_column: error.column, severity: "error" }] : warnings;
+      if (error || !allowed("operator")) {
+        this.isWaiting = false;
+        this.problem = null;
+        return this.say();
+      }
+      this.say();
+      let found = await api("previews/?limit=1", { method: "POST", body: { ...asked, client: this.client }, signal });
+      this.take(found);
+      while (found.state === "evaluating") {
+        found = await api(`previews/${found.uuid}?limit=1`, { signal, wait: WAIT_SECONDS });
+        this.take(found);
+      }
+    } catch (error) {
+      if (signal.aborted || isAborted(error)) return;
+      if (!(error instanceof Problem)) throw error;
+      this.refused(error);
+    }
+  }
+
+  /** @param {any} found */
+  take(found) {
+    this.found = found;
+    if (found.node_count !== null) this.last = found;
+    this.problem = null;
+    this.isWaiting = found.state === "evaluating";
+    this.say();
+  }
+
+  /** @param {Problem} problem */
+  refused(problem) {
+    const seconds = problem.body.retry_after ?? (problem.code === "lost" ? 1 : 0);
+    if (seconds || GONE.has(problem.code)) {
+      this.timer = setTimeout(() => this.again(), 1000 * Math.max(seconds, 0.2));
+      return;
+    }
+    this.problem = problem;
+    this.isWaiting = false;
+    this.say();
+  }
+
+  say() {
+    this.dispatchEvent(new Event("change"));
+  }
+}
