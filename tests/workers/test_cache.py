@@ -341,6 +341,10 @@ def test_what_is_of_another_incarnation_is_never_used_and_goes(life: Life) -> No
             await life.kept(0)
         await rig.stop()
         assert rig.api.asked[0].holds == []
+        # What a child was saving when its place was deleted goes with the next start.
+        last = life.start()
+        await last.api.until(lambda: bool(last.api.parked))
+        await last.stop()
         assert [path.name for path in life.directory.iterdir() if path.is_dir()] == ["third"]
 
     run(story())
