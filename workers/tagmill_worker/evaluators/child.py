@@ -92,6 +92,7 @@ class Child:
         number, run = header["page"], header["run"]
         held = self._held.get(header["key"])
         is_held = held is not None
+        reading, parsed = 0.0, 0
         tried: list[str] = []
         if held is None:
             if not data:
@@ -99,7 +100,11 @@ class Child:
             if "image" in header:
                 held, reason = self._open(header["image"], data)
                 tried = [header["image"], reason]
-            held = held or self._image(data)
+            if held is None:
+                # What an image in a file takes says nothing about parsing.
+                begun = time.perf_counter()
+                held = self._image(data)
+                reading, parsed = time.perf_counter() - begun, len(held.revs)
             is_held = self._keep(header["key"], held)
         self._seen |= int(header["skip"], 16)
         slots = held.slots & ~self._seen
@@ -109,9 +114,13 @@ class Child:
         chosen = None if slots == held.slots else slots
         learn = header.get("learn")
         learnt = 0 if learn is None else held.newer(learn, slots)
+        evaluating = time.perf_counter()
         answers = held.image.evaluate(
             wanted, chosen, self._note, learnt, header["singly"], seconds=self._seconds
         )
+        # What it learns beside is no evaluation.
+        evaluations = 0 if learnt else len(wanted) * slots.bit_count()
+        evaluating = time.perf_counter() - evaluating
         for key in answers.failures:
             del self._compiled[key]
         self._failures.update(answers.failures)
@@ -129,6 +138,8 @@ class Child:
             "shadowed": answers.shadowed,
             "disagreements": answers.disagreements,
             "seconds": time.perf_counter() - started,
+            "reading": [reading, parsed],
+            "evaluating": [evaluating, evaluations],
             "image_bytes": self._bytes,
             "image": tried,
             "vocabulary": vocabulary,
