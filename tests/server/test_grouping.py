@@ -19,6 +19,7 @@ from twisted.internet.task import Clock
 from api.etags import Condition
 from api.server.documents import Put, put_all
 from api.server.grouping import Bounds, Grouping
+from api.server.threads import with_connection
 from loadtest.rig.stack import Stack
 from tagmill.errors import DatabaseBusy, Invalid, NotFound, TagmillError
 from tagmill.fleet import clusters
@@ -379,3 +380,24 @@ def test_eight_uploads_take_as_many_statements_as_one(fleet: None) -> None:
     assert len(statements(token, eight, BARE.replace(b"core", b"board"))) == len(one)
     # Two more: matches that flip, and their trail.
     assert len(statements(token, eight, GPU)) == len(one) + 2
+
+
+def backend() -> int:
+    (row,) = execute("SELECT pg_backend_pid()")
+    return int(row[0])
+
+
+def test_a_quiet_connection_is_not_asked_and_one_that_was_ended_is_replaced(
+    transactional_db: None,
+) -> None:
+    def use() -> tuple[int, int, int]:
+        with CaptureQueriesContext(connection) as seen:
+            first = with_connection(backend)
+            again = with_connection(backend)
+        assert len(seen) == 2
+        with psycopg.connect(database_url(), autocommit=True) as other:
+            other.execute("SELECT pg_terminate_backend(%s, 10000)", [again])
+        return first, again, with_connection(backend)
+
+    first, again, after = done(in_thread(use))
+    assert first == again != after
