@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
-from django.db import connection, transaction
+from django.db import transaction
 from django.test import TransactionTestCase
 from hypothesis import settings as hypothesis
 
 from tagmill import database
 from tagmill.config import load
 from tests.support import template
+from tests.support.sql import execute, filled_tables
 
 # The same cases at each run, however busy the machine is; the long proofs draw others.
 hypothesis.register_profile("repeatable", derandomize=True, deadline=None, database=None)
@@ -24,11 +25,6 @@ CARELESS = ("fsync", "full_page_writes", "synchronous_commit")
 # Most tests are about what workers do, and an upload is to leave it to them. Those about settling,
 # and the random walk, switch it on.
 os.environ.setdefault("TAGMILL_SETTLE_SECONDS", "0")
-# What the migrations themselves store.
-KEPT = {
-    *("django_migrations", "django_content_type"),
-    *("auth_permission", "auth_group", "auth_group_permissions"),
-}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -66,14 +62,9 @@ start_database()
 def _empty(_: TransactionTestCase) -> None:
     """After a test that commits. Django's flush truncates every table and makes permissions and
     groups anew, which takes more than most of these tests; and it knows no table of the queue."""
-    with transaction.atomic(), connection.cursor() as cursor:
-        names = set(connection.introspection.table_names()) - KEPT
-        # The audit last: it has a row for what was deleted from others.
-        names = [*sorted(names - {"audit_event"}), "audit_event"]
+    with transaction.atomic():
         # Foreign keys are looked at when the transaction commits, so that any order will do.
-        cursor.execute(
-            "; ".join(f"DELETE FROM {connection.ops.quote_name(name)}" for name in names)
-        )
+        execute("; ".join(f"DELETE FROM {name}" for name in filled_tables()))
 
 
 @pytest.fixture

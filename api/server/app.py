@@ -64,21 +64,12 @@ class Server:
         self._reactor = reactor
         self._config = config
         self._place = place
-        self._rest = Threads(reactor, "rest", config.threads)
-        self._native = Threads(reactor, "native", pools.NATIVE_THREADS)
-        self._heartbeats = Threads(reactor, "heartbeat", pools.HEARTBEAT_THREADS)
-        self._completions = Threads(reactor, "complete", pools.COMPLETION_THREADS)
-        self._importers = Threads(reactor, "import", pools.import_threads(config))
-        self._uploaders = Threads(reactor, "upload", pools.UPLOAD_THREADS)
+        made = {name: Threads(reactor, name, most) for name, most in pools.sizes(config).items()}
+        self._pools = tuple(made.values())
+        self._rest, self._native = made["rest"], made["native"]
+        self._heartbeats, self._completions = made["heartbeat"], made["complete"]
+        self._importers, self._uploaders = made["import"], made["upload"]
         self._uploads = documents.uploads(reactor, self._uploaders)
-        self._pools = (
-            self._rest,
-            self._native,
-            self._heartbeats,
-            self._completions,
-            self._importers,
-            self._uploaders,
-        )
         self._broker = Broker(reactor, self._take, self._give_back, config.part(WAKE))
         self._rebuilds, self._previews = self._watch(REBUILDS), self._watch(PREVIEWS)
         self._watches = (self._rebuilds, self._previews)

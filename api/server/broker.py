@@ -93,8 +93,9 @@ class Broker:
 
     @property
     def parked(self) -> int:
-        """Polls that wait, without those being tried at this moment."""
-        return sum(not waiter.is_busy for waiter in self._waiters)
+        """Polls that wait, without those being tried at this moment. For any thread: the list is
+        made in one step, and polls come and go while it is looked through."""
+        return sum(not waiter.is_busy for waiter in list(self._waiters))
 
     def start(self) -> None:
         self._looking.start(LOOK_AGAIN_SECONDS, now=False)

@@ -19,13 +19,20 @@ IMPORT_THREADS = 2
 MAINTENANCE_CONNECTIONS = 5
 
 
-def import_threads(config: Config) -> int:
-    return config.part(IMPORT_THREADS)
+def sizes(config: Config) -> dict[str, int]:
+    """The threads of one process, by the name of their pool."""
+    return {
+        "rest": config.threads,
+        "native": NATIVE_THREADS,
+        "heartbeat": HEARTBEAT_THREADS,
+        "complete": COMPLETION_THREADS,
+        "import": config.part(IMPORT_THREADS),
+        "upload": UPLOAD_THREADS,
+    }
 
 
 def connections(config: Config, run_maintenance: bool) -> int:
     """The most connections to the database of all processes together: one for each thread, one for
     each process that listens, and those of the periodic tasks, which one of them runs."""
-    threads = config.threads + NATIVE_THREADS + HEARTBEAT_THREADS + COMPLETION_THREADS
-    each = threads + UPLOAD_THREADS + import_threads(config) + 1
+    each = sum(sizes(config).values()) + 1
     return config.processes * each + (MAINTENANCE_CONNECTIONS if run_maintenance else 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from random import Random
 
@@ -50,15 +51,19 @@ _CASES: dict[str, Case] = {
     "a mistake each": ("<a>", "<b></c>", "</a>"),
     "markup": ("", "<", ""),
 }
-_PIECES: list[Piece] = [
-    *["<b/>", "<b>", "</b>", "<b>x</b>", "x", " ", "\n", "&lt;", "&#x41;", "<!--x-->", "<?p d?>"],
-    *["<![CDATA[]]>", '<b a="1"/>', "<b a='&lt;'/>", '<b xml:lang="en"/>', '<b xmlns="u"/>'],
-    *["<p0:b/>", '<b p0:a=""/>', "<q:b/>", "]]>", "é", "\U0001f600", "<!DOCTYPE a>", "\r", "="],
+# As many of them as there may be stand well-formed in an element, in any order.
+_WHOLE: list[Piece] = [
+    *["<b/>", "<b>x</b>", "x", " ", "\n", "&lt;", "&#x41;", "<!--x-->", "<?p d?>", "<![CDATA[]]>"],
+    *['<b a="1"/>', "<b a='&lt;'/>", '<b xml:lang="en"/>', '<b xmlns="u"/>', "é", "\U0001f600"],
+    *["\r", "=", "<b><c><d/></c></b>"],
     lambda i: f"<b{i}/>",
     lambda i: f'<b a{i}=""/>',
     lambda i: f'<b xmlns:q{i}="u{i}" q{i}:a=""/>',
     lambda i: f'<b xml:id="i{i}"/>',
 ]
+_PREFIXED: list[Piece] = ["<p0:b/>", '<b p0:a=""/>', "<p49999:b/>", lambda i: f"<p{i % 50_000}:b/>"]
+_PIECES = [*_WHOLE, *_PREFIXED, "<b>", "</b>", "<q:b/>", "]]>", "<!DOCTYPE a>"]
+_DECLARATION = "<?xml version='1.0'?>\n"
 _ENCODINGS = ["utf-8"] * 6 + ["utf-16", "utf-16-be", "utf-32"]
 
 
@@ -71,17 +76,25 @@ def named(size: int, nodes: int) -> Iterator[tuple[str, Callable[[], bytes]]]:
 
 
 def drawn(rng: Random, size: int, nodes: int) -> bytes:
-    pieces = [rng.choice(_PIECES) for _ in range(rng.randrange(1, 5))]
-    beginning, end = rng.choice(
-        [("<a>", "</a>"), (f"<a {_PREFIXES}>", "</a>"), ("", "<a/>"), ("<a/>", "")]
-    )
+    """Most are well-formed, with as many nodes as are allowed."""
+    is_whole = rng.random() < 0.8
     encoding = rng.choice(_ENCODINGS)
     width = {"utf-8": 1, "utf-16": 2, "utf-16-be": 2, "utf-32": 4}[encoding]
-    make = _fewer if rng.random() < 0.7 else _named
-    text = make((beginning, pieces, end), size // width, nodes).decode()
-    if rng.random() < 0.2:
-        text = f"<?xml version='1.0'?>\n{text}"
-    return text.encode(encoding)[:size]
+    # In more bytes a character the declarations alone are too long; and without a sign of the order
+    # of bytes it is not read.
+    is_whole = is_whole and encoding != "utf-16-be"
+    frames = [("<a>", "</a>"), (f"<a {_PREFIXES}>", "</a>"), ("", "<a/>"), ("<a/>", "")]
+    beginning, end = rng.choice((frames[:2] if width == 1 else frames[:1]) if is_whole else frames)
+    choice = _PIECES
+    if is_whole:
+        choice = _WHOLE if beginning == "<a>" else [*_WHOLE, *_PREFIXED]
+    pieces = [rng.choice(choice) for _ in range(rng.randrange(1, 5))]
+    declaration = _DECLARATION if rng.random() < 0.2 else ""
+    # The sign of the order of bytes, and what a character outside of the plane takes twice.
+    room = size // width - len(declaration) - 1
+    make = _fewer if is_whole or rng.random() < 0.7 else _named
+    text = make((beginning, pieces, end), room, nodes - 2).decode()
+    return (declaration + text).encode(encoding)[:size]
 
 
 def _named(case: Case, size: int, nodes: int = 0) -> bytes:
@@ -102,11 +115,19 @@ def _named(case: Case, size: int, nodes: int = 0) -> bytes:
 
 
 def _fewer(case: Case, size: int, nodes: int) -> bytes:
-    """The rest is one text behind them, in the root or outside."""
+    """As many pieces as the limit of nodes allows. The rest is one text behind them, or white space
+    where no text may be."""
     outside, sample = len(case[0]) + len(case[2]), 20_000
     counts = [count_nodes(_named(case, outside + n).decode()) for n in (0, sample)]
     # The numbers in the pieces grow: nothing has fewer of them than it has in the sample.
     each = max(counts[1] - counts[0], 1) / sample
-    made = _named(case, min(size, outside + int((nodes - counts[0]) / each)))
-    end = case[2].encode()
-    return made[: len(made) - len(end)] + b"x" * (size - len(made)) + end
+    length, end = min(size, outside + int((nodes - counts[0]) / each)), case[2].encode()
+    filling = b"x" if end.startswith((b"</", b'"')) else b" "
+    while True:
+        made = _named(case, length)
+        whole = made[: len(made) - len(end)] + filling * (size - len(made)) + end
+        over = count_nodes(whole.decode()) - nodes
+        # What has more nodes than that without any piece is to be refused.
+        if over <= 0 or length <= outside:
+            return whole
+        length -= math.ceil(over / each)

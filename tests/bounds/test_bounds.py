@@ -25,8 +25,10 @@ SEED = int(os.environ.get("TAGMILL_BOUNDS_SEED", "1"))
 SECONDS = float(os.environ.get("TAGMILL_BOUNDS_SECONDS", "4"))
 
 
-@pytest.mark.parametrize("kind", ["definitions", "documents"])
-def test_no_text_of_allowed_size_takes_the_server_long_or_much_memory(kind: str) -> None:
+@pytest.mark.parametrize(("kind", "accepted"), [("definitions", 0.2), ("documents", 0.5)])
+def test_no_text_of_allowed_size_takes_the_server_long_or_much_memory(
+    kind: str, accepted: float
+) -> None:
     command = [sys.executable, "-m", "tests.bounds.child"]
     ended = subprocess.run(
         [*command, kind, str(SEED), str(CASES), str(SECONDS)],
@@ -38,8 +40,8 @@ def test_no_text_of_allowed_size_takes_the_server_long_or_much_memory(kind: str)
     assert ended.returncode == 0, ended.stderr
     found: list[dict[str, Any]] = [json.loads(line) for line in ended.stdout.splitlines()]
     assert len(found) > CASES
-    # Most of the documents that are drawn are not well-formed.
-    assert sum("accepted" in case["outcome"] for case in found) > len(found) // 10
+    # What is refused at once costs little.
+    assert sum("accepted" in case["outcome"] for case in found) > accepted * len(found)
     dear = [case for case in found if case["seconds"] > SECONDS or case["bytes"] > 100 * MIB]
     assert dear == []
     assert [case for case in found if case["outcome"].startswith("ended")] == []

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import connection
+from django.db import connection, transaction
 
 from tagmill import sql
 from tagmill.fleet import batches
@@ -37,9 +38,18 @@ LARGE = {"node", "document", "match", "rebuild_target"}
 MAX_MILLISECONDS = 1000
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _filled(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+    """One for both tests, each of which ends with a rollback to it."""
+    with django_db_blocker.unblock(), transaction.atomic():
+        fill()
+        yield
+        transaction.set_rollback(True)
+
+
 @pytest.fixture(autouse=True)
-def _filled(db: None) -> None:
-    fill()
+def _rolled_back(db: None) -> None:
+    pass
 
 
 def ids(model: Any) -> list[int]:

@@ -19,7 +19,7 @@ from tagmill.work import leases, workers
 from tagmill.work.models import Lease, Worker
 from tagmill_wire.messages import Register
 from tests.fleet.test_incarnation import ELSEWHERE
-from tests.support.fleet import HAS_GPU, carriers, north, tag, the_partition
+from tests.support.fleet import ANY, HAS_GPU, carriers, north, tag, the_partition
 from tests.support.sql import execute
 from tests.support.threads import done, in_thread, until_blocked
 from tests.support.workers import a_worker, complete, evaluated, jobs, lease_one, result, work
@@ -151,6 +151,19 @@ def test_a_forced_rebuild_that_is_cancelled_takes_back_nothing_that_is_invalidat
     restoring.declare()
     rebuilds.cancel(forced.uuid)
     assert list(Match.objects.values_list("rev", "kept_rev")) == [(-1, None)]
+
+
+def test_every_match_is_evaluated_again_settled_or_not(worker: Worker) -> None:
+    work(worker)
+    tags.create("every", definition=ANY)
+    tags.create("none", definition="//absent")
+    work(worker)
+    revs = set(Match.objects.values_list("rev", flat=True))
+    assert None in revs
+    declared = restoring.declare()
+    assert declared.matches == Match.objects.count() == 3
+    assert set(Match.objects.values_list("rev", "kept_rev")) == {(-1, None)}
+    assert work(again(worker)) == 3
 
 
 @pytest.mark.django_db(transaction=True)

@@ -11,7 +11,7 @@ from loadtest.rig.stack import Stack
 from tests.support.servers import server
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def shared_stack(
     django_db_setup: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stack]:
@@ -21,7 +21,7 @@ def shared_stack(
 
 @pytest.fixture
 def stack(transactional_db: None, shared_stack: Stack) -> Stack:
-    """A server that is ready, without the periodic tasks: one for all tests of a module, which
+    """A server that is ready, without the periodic tasks: one for all tests of this folder, which
     leave it running and idle."""
     shared_stack.check()
     return shared_stack

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Iterable
 
 import pytest
@@ -11,6 +13,7 @@ from twisted.internet.task import Clock
 from api.server.broker import LOOK_AGAIN_SECONDS, WAKE, Broker, Poll, Taken
 from tagmill.errors import DatabaseUnavailable
 from tagmill_wire.messages import LeaseAnswer, LeasedPartition, LeaseRequest, dump, load
+from tests.support.threads import done, in_thread
 
 NOTHING = LeaseAnswer([], {})
 
@@ -171,6 +174,36 @@ def test_lost_notifications_cost_a_few_seconds_and_no_more(attempts: Attempts) -
         attempts.park(name, clusters)
     attempts.clock.advance(LOOK_AGAIN_SECONDS)
     assert attempts.trying == ["a", "c"]
+
+
+def test_what_is_parked_is_counted_while_polls_come_and_go(
+    attempts: Attempts,
+) -> None:
+    """Metrics are made in another thread than the one that polls are answered in."""
+    interval = sys.getswitchinterval()
+    is_over = threading.Event()
+
+    def count() -> int:
+        times = 0
+        while not is_over.is_set():
+            assert attempts.broker.parked <= 300
+            times += 1
+        return times
+
+    for number in range(300):
+        attempts.park(f"worker {number}")
+    sys.setswitchinterval(1e-6)
+    try:
+        counting = in_thread(count)
+        # The thread has its turn many times while the list changes.
+        for number in range(1000):
+            attempts.deferred.cancel()
+            attempts.park(f"another {number}")
+    finally:
+        is_over.set()
+        sys.setswitchinterval(interval)
+    assert done(counting) > 0
+    assert attempts.broker.parked == 300
 
 
 def test_draining_answers_everybody_and_parks_nobody_any_more(attempts: Attempts) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,13 +19,19 @@ JSON: Any = {"Content_Type": "application/json"}
 TLS: Any = {"X_Forwarded_Proto": "https"}
 
 
-@pytest.fixture
-def proxied(
-    transactional_db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture(scope="module")
+def shared_proxied(
+    django_db_setup: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stack]:
-    """A server behind one proxy."""
-    monkeypatch.setenv("TAGMILL_TRUSTED_PROXIES", "1")
-    yield from server(tmp_path, monkeypatch)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TAGMILL_TRUSTED_PROXIES", "1")
+        yield from server(tmp_path_factory.mktemp("proxied"), patch)
+
+
+@pytest.fixture
+def proxied(transactional_db: None, shared_proxied: Stack) -> Stack:
+    """A server behind one proxy. The guesses of a test are forgotten at its end."""
+    return shared_proxied
 
 
 def guess(stack: Stack, claimed: str) -> int:

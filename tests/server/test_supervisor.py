@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from api.server import child
+from api.server import child, pools
 from api.server.board import AWAY, CONNECTIONS, PID, Board, Slot
 from api.server.sharing import IMPATIENT_SECONDS, YIELD_SECONDS, SharedPort
 from api.server.supervisor import (
@@ -300,6 +300,16 @@ def test_each_process_has_its_part_of_what_is_bounded() -> None:
     assert part.connections == whole.connections, "counted by all of them together"
     assert [whole.part(most) for most in (0, 1, 4, 9)] == [0, 1, 1, 2]
     assert Config(processes=1).of_one_process() == Config(processes=1)
+
+
+def test_each_process_keeps_connections_of_its_own_to_the_database() -> None:
+    """As docs/server.md says."""
+    found = [
+        pools.connections(Config(processes=processes), run_maintenance)
+        for processes in (1, 2, 4)
+        for run_maintenance in (True, False)
+    ]
+    assert found == [44, 39, 2 * 38 + 5, 2 * 38, 4 * 38 + 5, 4 * 38]
 
 
 def test_auto_is_the_cores_there_are(tmp_path: Path, configure: Any) -> None:
