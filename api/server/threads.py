@@ -67,8 +67,8 @@ def with_connection(function: Callable[..., T], *args: Any) -> T:
 
 
 def _trust_quiet() -> None:
-    """A server that has ended, or thrown somebody out, has said so: its socket can be read. Only such
-    a connection is asked whether it is in order, which costs a round trip."""
+    """A server that has ended, or thrown somebody out, has said so: its socket can be read. Only
+    such a connection is asked whether it is in order, which costs a round trip."""
     connection: Any = db.connection
     link = connection.connection
     if link is None or link.closed:
