@@ -15,7 +15,14 @@ import structlog
 from twisted.internet.defer import CancelledError, Deferred, gatherResults
 from twisted.internet.task import deferLater
 
-from tagmill_wire.messages import VERSION, LeaseAnswer, LeaseRequest, NextLease, Registered
+from tagmill_wire.messages import (
+    VERSION,
+    LeaseAnswer,
+    LeaseRequest,
+    NextLease,
+    Pace,
+    Registered,
+)
 from tagmill_worker.client import Client
 from tagmill_worker.completer import Completer
 from tagmill_worker.errors import NotFound, ProtocolError, ServerError, Unauthorized, WorkerGone
@@ -161,12 +168,13 @@ class Worker:
         asked = self._completer.along(NextLease(*self._wanted()))
         return None if asked is None else await asked
 
-    def _wanted(self) -> tuple[int, list[int], list[str] | None]:
+    def _wanted(self) -> tuple[int, list[int], list[str] | None, Pace]:
         """What a request for leases says, beside the worker."""
         return (
             self._settings.max_partitions,
             self._holdings.partitions()[:MAX_HOLDS],
             list(self._jobs) if len(self._jobs) <= MAX_NAMED else None,
+            self.evaluator.pace,
         )
 
     def _unwanted(self, answer: LeaseAnswer) -> None:

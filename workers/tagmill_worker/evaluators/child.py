@@ -101,10 +101,12 @@ class Child:
         number, run = header["page"], header["run"]
         held = self._held.get(header["key"])
         is_held = held is not None
+        reading, parsed = 0.0, 0
         if held is None:
             if not data:
                 return {"page": number, "missing": True}
             held = self._image(data)
+            reading, parsed = time.perf_counter() - started, len(held.revs)
             is_held = self._keep(header["key"], held)
         self._seen |= int(header["skip"], 16)
         slots = held.slots & ~self._seen
@@ -114,9 +116,13 @@ class Child:
         chosen = None if slots == held.slots else slots
         learn = header.get("learn")
         learnt = 0 if learn is None else held.newer(learn, slots)
+        evaluating = time.perf_counter()
         answers = held.image.evaluate(
             wanted, chosen, self._note, learnt, header["singly"], seconds=self._seconds
         )
+        # What it learns beside is no evaluation.
+        evaluations = 0 if learnt else len(wanted) * slots.bit_count()
+        evaluating = time.perf_counter() - evaluating
         for key in answers.failures:
             del self._compiled[key]
         self._failures.update(answers.failures)
@@ -134,6 +140,8 @@ class Child:
             "shadowed": answers.shadowed,
             "disagreements": answers.disagreements,
             "seconds": time.perf_counter() - started,
+            "reading": [reading, parsed],
+            "evaluating": [evaluating, evaluations],
             "image_bytes": self._bytes,
             "vocabulary": vocabulary,
         }

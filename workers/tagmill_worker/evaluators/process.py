@@ -14,6 +14,7 @@ import structlog
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
+from tagmill_wire.messages import Pace
 from tagmill_worker.errors import EvaluatorBroken, EvaluatorError
 from tagmill_worker.evaluators import note
 from tagmill_worker.evaluators.backlog import Backlog
@@ -32,6 +33,11 @@ MAX_STARTS = 3
 # it is taken to be slow. The newest has this share in the mean: ten pages tell of other work.
 FIRST_PAGE_SECONDS = 0.1
 NEWEST_PAGE = 0.2
+# What is said of documents and evaluations before any: some of people's documents, on one core.
+FIRST_DOCUMENT_SECONDS = 2e-4
+FIRST_EVALUATION_SECONDS = {"kernel": 5e-7, "lxml": 5e-5}
+# The longest that a message may say one document, or one evaluation, takes.
+MAX_ONE_SECONDS = 3600.0
 
 log = structlog.get_logger("workers.evaluators")
 
@@ -47,6 +53,8 @@ class EvaluatorProcess:
         failed: Callable[[Exception], None],
     ) -> None:
         self._page_seconds = FIRST_PAGE_SECONDS
+        self._document_seconds = FIRST_DOCUMENT_SECONDS
+        self._each_seconds = FIRST_EVALUATION_SECONDS.get(options.evaluator, 0.0)
         self._reactor = reactor
         self._options = options
         # Keys of the pages of which the child holds an image.
@@ -89,6 +97,11 @@ class EvaluatorProcess:
     def pages_in(self, seconds: float) -> int:
         """How many pages are answered in so many seconds, by those of late."""
         return int(seconds / max(self._page_seconds, 1e-4))
+
+    @property
+    def pace(self) -> Pace:
+        """What reading a node's documents, and one evaluation, took of late."""
+        return Pace(self._document_seconds, self._each_seconds)
 
     def start(self) -> None:
         self._starts += 1
@@ -176,6 +189,8 @@ class EvaluatorProcess:
         for slot, why in message["unreadable"].items():
             self._unreadable(task, int(slot), why)
         self._page_seconds += (answer.seconds - self._page_seconds) * NEWEST_PAGE
+        self._document_seconds = _newer(self._document_seconds, *message["reading"])
+        self._each_seconds = _newer(self._each_seconds, *message["evaluating"])
         self._metrics.evaluation_seconds.observe(answer.seconds)
         self._metrics.documents.inc(answer.documents)
         self._metrics.image_bytes.set(message["image_bytes"])
@@ -252,3 +267,10 @@ class EvaluatorProcess:
             self._failed(EvaluatorBroken(f"the child process does not start: {status}"))
             return
         self.start()
+
+
+def _newer(mean: float, seconds: float, count: int) -> float:
+    """The mean of what one takes, with `count` more that took `seconds` together."""
+    if not count:
+        return mean
+    return mean + (min(seconds / count, MAX_ONE_SECONDS) - mean) * NEWEST_PAGE
