@@ -1,4 +1,4 @@
-"""The tokens of users, and the cache. The tokens of workers are beside the workers."""
+"""Tokens of users, the cache, and the signing key. Workers' tokens are beside the workers."""
 
 from __future__ import annotations
 
@@ -51,3 +51,17 @@ class CacheEntry(models.Model):
 
     def __str__(self) -> str:
         return self.cache_key
+
+
+class SigningKey(models.Model):
+    """What all servers sign with (`api.signing`). There is one row at most."""
+
+    id = models.SmallIntegerField(primary_key=True)
+    key = models.CharField(max_length=200)
+
+    class Meta:
+        db_table = "signing_key"
+        constraints = [models.CheckConstraint(condition=models.Q(id=1), name="signing_key_is_one")]
+
+    def __str__(self) -> str:
+        return "the signing key"

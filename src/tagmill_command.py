@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from typing import NoReturn
@@ -30,6 +31,7 @@ NAMING_DATABASE = {
     "import_lshw",
     "migrate",
     "set_role",
+    "setup",
     "tokens",
     "worker_token",
 }
@@ -85,6 +87,7 @@ def main(arguments: list[str]) -> int:
 
         execute_from_command_line(arguments)
     except ConfigurationError as error:
+        print(unconfigured(error) if arguments[1:] == ["doctor", "--json"] else "", end="")
         print(f"Tagmill does not start: {error}", file=sys.stderr)
         return 2
     except ImportError as error:
@@ -104,6 +107,13 @@ def spelled(arguments: list[str]) -> list[str]:
     if len(arguments) > 1 and not arguments[1].startswith("-"):
         return [arguments[0], arguments[1].replace("-", "_"), *arguments[2:]]
     return arguments
+
+
+def unconfigured(error: Exception) -> str:
+    """What `doctor --json` prints where nothing else can be looked at."""
+    todo = "correct the variable, or what it names (docs/settings.md)"
+    found = {"check": "settings", "state": "failure", "message": str(error), "todo": todo}
+    return json.dumps({"ok": False, "findings": [found]}, indent=2) + "\n"
 
 
 def lacking(error: ImportError) -> int:

@@ -60,7 +60,8 @@ class Config(BaseSettings):
     """Address and port of the API server."""
 
     secret_key: str = ""
-    """Django's signing key. Empty: made once and kept in the data directory, mode 0600."""
+    """Django's signing key, the same for all servers. Empty: made once and kept in the database, so
+    that a session holds at every server."""
 
     allowed_hosts: str = "localhost,127.0.0.1,[::1]"
     """Host names that the API answers to, separated by commas."""

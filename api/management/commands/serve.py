@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand
 from django.db import connection
 from pydantic import ValidationError
 
+from api import signing
 from api.server import health, logs, running, threads
 from tagmill import database, program, sql
 from tagmill.config import Config, load
@@ -46,6 +47,7 @@ class Command(BaseCommand):
             return
         run_maintenance = config.maintenance and not options["no_maintenance"]
         check_database()
+        signing.share(config)
         warn_of_connections(config, running.connections(config, run_maintenance))
         if config.processes == 1:
             running.alone(config, run_maintenance)

@@ -3,8 +3,9 @@
 - `ingest`, `imports`: uploads, one by one and in bulk.
 - `completions`: results of workers are applied.
 - `clusters`: a cluster is deleted with all that belongs to it.
+- `diagnosis`: what is wrong with the database, for `doctor`.
 - `maintenance`: the periodic tasks.
 - `restoring`: a restore of the database is declared.
 """
 
-__all__ = ["clusters", "completions", "imports", "ingest", "maintenance", "restoring"]
+__all__ = ["clusters", "completions", "diagnosis", "imports", "ingest", "maintenance", "restoring"]

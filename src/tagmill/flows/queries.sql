@@ -233,3 +233,69 @@ WITH held AS MATERIALIZED (
     SELECT id FROM expression WHERE id = ANY(%(expressions)s::bigint[]) ORDER BY id FOR KEY SHARE
 )
 SELECT (SELECT uuid::text FROM current_incarnation), ARRAY(SELECT id FROM held)
+
+
+-- name: server_facts
+-- What PostgreSQL says of itself and of this database; its clock as it is now, not as this transaction began.
+SELECT current_setting('server_version_num')::int AS version, pg_is_in_recovery() AS is_replica,
+       current_setting('fsync')::bool AS fsync, current_setting('synchronous_commit') <> 'off' AS commits_wait,
+       current_setting('autovacuum')::bool AS autovacuum, pg_encoding_to_char(d.encoding) AS encoding,
+       extract(epoch FROM clock_timestamp())::float8 AS clock, pg_database_size(d.oid) AS bytes,
+       age(d.datfrozenxid) AS frozen_age,
+       (SELECT count(*) FROM pg_stat_activity a WHERE a.backend_type = 'client backend') AS connections
+FROM pg_database d
+WHERE d.datname = current_database()
+
+
+-- name: waiting_for_locks
+-- Who waits for a lock for so long, and for whom; the longest first.
+SELECT a.pid, pg_blocking_pids(a.pid) AS blocked_by, extract(epoch FROM now() - a.query_start)::float8 AS seconds
+FROM pg_stat_activity a
+WHERE a.datname = current_database() AND a.wait_event_type = 'Lock' AND a.query_start <= now() - make_interval(secs => %(seconds)s)
+ORDER BY a.query_start
+LIMIT %(limit)s
+
+
+-- name: open_transactions
+-- Transactions that are open for so long: what has changed since they began cannot be cleaned up.
+SELECT a.pid, a.state, extract(epoch FROM now() - a.xact_start)::float8 AS seconds
+FROM pg_stat_activity a
+WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() AND a.backend_type = 'client backend'
+  AND a.xact_start <= now() - make_interval(secs => %(seconds)s)
+ORDER BY a.xact_start
+LIMIT %(limit)s
+
+
+-- name: prepared_transactions
+-- Prepared and neither committed nor rolled back: they hold their locks for ever.
+SELECT p.gid FROM pg_prepared_xacts p WHERE p.database = current_database() ORDER BY p.prepared LIMIT %(limit)s
+
+
+-- name: bloated_tables
+-- Tables with more dead rows than live ones, where there are many.
+SELECT s.relname, s.n_live_tup, s.n_dead_tup
+FROM pg_stat_user_tables s
+WHERE s.n_dead_tup > greatest(s.n_live_tup, %(rows)s)
+ORDER BY s.n_dead_tup DESC
+LIMIT %(limit)s
+
+
+-- name: held_wal
+-- Replication slots that nobody reads: the log is kept for them until the disk is full.
+SELECT s.slot_name::text FROM pg_replication_slots s WHERE NOT s.active ORDER BY s.slot_name LIMIT %(limit)s
+
+
+-- name: tables_without_rights
+-- Tables of ours that this role may not read and write.
+SELECT c.relname::text
+FROM pg_class c
+WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p')
+  AND NOT (has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'INSERT')
+           AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE'))
+ORDER BY c.relname
+LIMIT %(limit)s
+
+
+-- name: overdue_leases
+-- Leases that ended so long ago and are still there: nobody runs the periodic tasks.
+SELECT count(*) FROM lease WHERE deadline < now() - make_interval(secs => %(seconds)s)
