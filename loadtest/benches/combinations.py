@@ -32,7 +32,7 @@ NUMBERS = ("0", "1", "2", "3", "64", "1000000000")
 
 
 def drawn(seed: int, count: int) -> list[str]:
-    """So many combinations, different from each other."""
+    """As many combinations as asked for, different from each other."""
     rng = Random(seed)  # noqa: S311 - reproducible
     found: dict[str, None] = {}
     while len(found) < count:
