@@ -23,6 +23,7 @@ from tagmill_wire.messages import (
     Pace,
     Registered,
 )
+from tagmill_worker.cache import start
 from tagmill_worker.client import Client
 from tagmill_worker.completer import Completer
 from tagmill_worker.errors import NotFound, ProtocolError, ServerError, Unauthorized, WorkerGone
@@ -61,9 +62,10 @@ class Worker:
         options = ChildOptions(
             settings.evaluator, settings.image_bytes, settings.shadow, settings.evaluation_bytes
         )
-        self.evaluator = EvaluatorProcess(reactor, options, metrics, self._fail)
+        self.tier = start.make(reactor, settings, metrics, self._leased)
+        self.evaluator = EvaluatorProcess(reactor, options, metrics, self._fail, self.tier)
         store = Store(settings.store_bytes, reactor.seconds, self.evaluator.forget)
-        self._holdings = Holdings(store, metrics)
+        self._holdings = Holdings(store, metrics, self.evaluator, self.tier)
         self._session = Session(
             reactor,
             settings,
@@ -92,7 +94,13 @@ class Worker:
             fatal=self._fail,
         )
         self._fetcher = Fetcher(
-            reactor, settings, client, self._session, self.evaluator, metrics=metrics
+            reactor,
+            settings,
+            client,
+            self._session,
+            self.evaluator,
+            holdings=self._holdings,
+            metrics=metrics,
         )
         self._interruptible: Deferred[Any] | None = None
         self._error: Exception | None = None
@@ -115,6 +123,8 @@ class Worker:
             await self._drain()
         finally:
             self._session.end_heartbeat()
+            if self.tier is not None:
+                await self.tier.close()
             await self.evaluator.stop()
             await self._client.close()
         if self._error is not None:
@@ -161,6 +171,10 @@ class Worker:
                 await self._session.give_back([lease.lease], str(error))
                 self._jobs.pause()
 
+    def _leased(self) -> set[int]:
+        """The partitions of the jobs."""
+        return {job.lease.partition for job in self._jobs.all()}
+
     async def _along(self, registered: Registered) -> LeaseAnswer | None:
         """The answer where results are about to be sent, which take the question along."""
         if registered.protocol < VERSION:
@@ -184,7 +198,7 @@ class Worker:
 
     async def _register(self) -> Registered:
         registered = await self._session.register()
-        if self._holdings.adopt(registered.incarnation):
+        if await self._holdings.adopt(registered.incarnation):
             self._completer.keep(registered.incarnation)
         self.evaluator.evaluation_seconds = registered.evaluation_seconds
         self._completer.worker = registered.worker

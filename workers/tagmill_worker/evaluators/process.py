@@ -8,6 +8,7 @@ a new child goes on where the one before ended, without what the watchdog found 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -16,10 +17,11 @@ from twisted.python.failure import Failure
 
 from tagmill_wire.messages import Pace
 from tagmill_worker.errors import EvaluatorBroken, EvaluatorError
-from tagmill_worker.evaluators import note
+from tagmill_worker.evaluators import base, note
 from tagmill_worker.evaluators.backlog import Backlog
 from tagmill_worker.evaluators.child_process import ChildOptions, ChildProcess, spawn
 from tagmill_worker.evaluators.passes import PageAnswer, Pass, Task
+from tagmill_worker.evaluators.saving import SavedImages, Saving
 from tagmill_worker.evaluators.watchdog import Watchdog
 from tagmill_worker.metrics import Metrics
 from tagmill_worker.pages import Page
@@ -43,7 +45,8 @@ log = structlog.get_logger("workers.evaluators")
 
 
 class EvaluatorProcess:
-    """`failed` is called with EvaluatorBroken when no child can be started."""
+    """`failed` is called with EvaluatorBroken when no child can be started. `images`: where those
+    of pages are saved, if they are."""
 
     def __init__(
         self,
@@ -51,6 +54,7 @@ class EvaluatorProcess:
         options: ChildOptions,
         metrics: Metrics,
         failed: Callable[[Exception], None],
+        images: SavedImages | None = None,
     ) -> None:
         self._page_seconds = FIRST_PAGE_SECONDS
         self._document_seconds = FIRST_DOCUMENT_SECONDS
@@ -63,6 +67,8 @@ class EvaluatorProcess:
         self._failed = failed
         self._backlog = Backlog()
         self._watchdog = Watchdog(reactor, self._backlog, metrics)
+        self._images = images if options.evaluator in base.KEEPERS else None
+        self._saving = Saving(self._images)
         self._numbers = 0
         self._open: Pass | None = None
         self._child: ChildProcess | None = None
@@ -148,6 +154,16 @@ class EvaluatorProcess:
         if gone and self._child is not None and self._child.is_ready:
             self._child.send({"drop": gone})
 
+    def save(self, page: Page, stem: Path) -> Deferred[None]:
+        """Save the image of a page; fires when that is over, also where there are no images."""
+        done = self._saving.add(page, stem)
+        self._saving.pump(self._child, self._hot)
+        return done
+
+    @property
+    def saves_images(self) -> bool:
+        return self._images is not None
+
     def below(self, pages: int, size: int) -> Deferred[None]:
         """Fires when so few pages and bytes are unanswered, as `Backlog.below` says."""
         return self._backlog.below(pages, size)
@@ -157,6 +173,11 @@ class EvaluatorProcess:
     def ready(self) -> None:
         self._starts = 0
         self._pump()
+        self._saving.pump(self._child, self._hot)
+
+    def saved(self, message: dict[str, Any]) -> None:
+        self._saving.answered(message)
+        self._saving.pump(self._child, self._hot)
 
     def answered(self, message: dict[str, Any], vocabulary: bytes) -> None:
         task = self._backlog.sent.popleft()
@@ -195,6 +216,9 @@ class EvaluatorProcess:
         self._metrics.documents.inc(answer.documents)
         self._metrics.image_bytes.set(message["image_bytes"])
         self._shadow(task, message)
+        if message["image"] and self._images is not None:
+            stem, reason = message["image"]
+            self._images.image_opened(Path(stem), reason)
         if not task.is_cancelled:
             task.done.callback(answer)
 
@@ -236,7 +260,12 @@ class EvaluatorProcess:
             }
             if task.learn is not None:
                 header["learn"] = task.learn
-            child.send(header, b"" if key in self._hot else task.page.data)
+            is_hot = key in self._hot
+            if self._images is not None and not is_hot:
+                stem = self._images.image(task.page)
+                if stem is not None:
+                    header["image"] = str(stem)
+            child.send(header, b"" if is_hot else task.page.data)
             self._backlog.sent.append(task)
         self._watchdog.pages_changed()
         self._backlog.wake()
@@ -262,6 +291,7 @@ class EvaluatorProcess:
             return
         self._watchdog.ended(noted, status)
         self._backlog.take_back()
+        self._saving.ended()
         if self._starts >= MAX_STARTS:
             self._child = None
             self._failed(EvaluatorBroken(f"the child process does not start: {status}"))
