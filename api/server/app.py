@@ -19,7 +19,17 @@ from twisted.web.wsgi import WSGIResource
 
 from api import metrics
 from api.limits import DOCUMENT, LARGE, LEASE, SMALL, BodyLimit
-from api.server import batches, completion, documents, health, imports, lease, pools, users
+from api.server import (
+    batches,
+    completion,
+    documents,
+    expression_sets,
+    health,
+    imports,
+    lease,
+    pools,
+    users,
+)
 from api.server.admission import Admission
 from api.server.batchcache import BatchCache
 from api.server.batches import BatchResource, Encoded, Slice
@@ -28,6 +38,7 @@ from api.server.child import Place
 from api.server.completion import CompletionResource
 from api.server.documents import DocumentResource
 from api.server.events import PREVIEWS, REBUILDS, EventsResource, Kind
+from api.server.expression_sets import ExpressionSetResource
 from api.server.health import Health, Metrics, Ready
 from api.server.http import Caps, Request, Route, Site
 from api.server.imports import Import, ImportResource
@@ -197,6 +208,11 @@ class Server:
                 "batch",
                 batches.OPERATION,
                 partial(BatchResource, self._native, cache, limits),
+            ),
+            _native(
+                "expression_set",
+                expression_sets.OPERATION,
+                partial(ExpressionSetResource, self._native),
             ),
             _native(
                 "events",

@@ -8,13 +8,23 @@ from typing import Any
 
 import msgspec
 
-from api.server import batches, completion, documents, events, health, imports, lease
+from api.server import (
+    batches,
+    completion,
+    documents,
+    events,
+    expression_sets,
+    health,
+    imports,
+    lease,
+)
 from tagmill_wire import messages
 
 OPERATIONS = (
     lease.OPERATION,
     completion.OPERATION,
     batches.OPERATION,
+    expression_sets.OPERATION,
     imports.OPERATION,
     documents.OPERATION,
     events.REBUILDS.operation,

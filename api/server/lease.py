@@ -15,6 +15,7 @@ from api.strict import refuse_type
 from tagmill.errors import Invalid
 from tagmill.work import leases
 from tagmill.work.policy import Speed
+from tagmill.work.workers import Caller
 from tagmill_wire.messages import TOKEN_SCHEME, LeaseAnswer, LeaseRequest, NextLease, dump
 
 WAIT = re.compile(r"(?:^|[,;\s])wait=(\d{1,6})(?:$|[,;\s])")
@@ -76,7 +77,7 @@ def take(poll: Poll) -> Taken:
     else:
         asked = poll.asked
         worker = caller(poll.token, UUID(asked.worker))
-    granted = leases.grant(worker, asked.max_partitions, asked.holds, speed_of(asked))
+    granted = granted_to(worker, asked)
     if granted.answer.leases:
         poll.dumped = dump(granted.answer)
     clusters = None if worker.cluster_ids is None else frozenset(worker.cluster_ids)
@@ -92,8 +93,11 @@ def check(asked: LeaseRequest | NextLease) -> None:
     check_leases(asked.leases or ())
 
 
-def speed_of(asked: LeaseRequest | NextLease) -> Speed | None:
-    return None if asked.pace is None else Speed(asked.pace.document, asked.pace.evaluation)
+def granted_to(worker: Caller, asked: LeaseRequest | NextLease) -> leases.Granted:
+    """What is leased now, if anything. Raises WorkerGone."""
+    speed = None if asked.pace is None else Speed(asked.pace.document, asked.pace.evaluation)
+    by_set = asked.sets is True
+    return leases.grant(worker, asked.max_partitions, asked.holds, speed, by_set=by_set)
 
 
 def give_back(poll: Poll, answer: LeaseAnswer) -> None:

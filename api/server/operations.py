@@ -22,6 +22,7 @@ Schema = Mapping[str, Any]
 PLACES: dict[str, tuple[str, Schema]] = {
     "partition": (r"(\d{1,18})", {"type": "integer", "minimum": 0}),
     "system_id": ("([^/]+)", {"type": "string"}),
+    "version": ("([0-9a-f]{32})", {"type": "string", "pattern": "^[0-9a-f]{32}$"}),
     "uuid": ("([0-9a-fA-F-]{36})", {"type": "string", "format": "uuid"}),
 }
 

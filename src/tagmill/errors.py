@@ -6,6 +6,7 @@ TagmillError
 │   └── DatabaseBusy          503 database_busy: a statement or a lock took too long
 ├── CacheUnavailable          503 cache_unavailable: TAGMILL_CACHE_URL does not answer
 ├── NotFound                  404 not_found
+│   └── UnknownExpressionSet  404 unknown_expression_set: lease again, or name expressions by id
 ├── Conflict                  409
 │   ├── AlreadyExists         409 already_exists
 │   ├── StillInUse            409 still_in_use
@@ -62,6 +63,10 @@ class CacheUnavailable(TagmillError):
 
 class NotFound(TagmillError):
     status, code = 404, "not_found"
+
+
+class UnknownExpressionSet(NotFound):
+    code = "unknown_expression_set"
 
 
 class Conflict(TagmillError):

@@ -11,10 +11,14 @@ import re
 from typing import Annotated, TypeAlias, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
-VERSION = 2
-"""What 2 added (`next` of a completion), a worker of 1 never asks for and is never sent."""
+VERSION = 3
+"""What a later version added, a worker of an earlier one never asks for and is never sent."""
+NEXT_SINCE = 2
+"""The version that added `next` of a completion."""
+SETS_SINCE = 3
+"""The version that added expression sets. Their fields are left out where they say nothing."""
 TOKEN_SCHEME = "Worker"  # noqa: S105 - the name of the Authorization scheme
 
 # What every number in a message is kept in.
@@ -99,11 +103,21 @@ class LeaseRequest(Message, frozen=True):
     reached it."""
     pace: Pace | None = None
     """None: not known; then a lease is bounded by count alone."""
+    sets: bool | UnsetType = UNSET
+    """Whether the answer may name an expression set."""
 
 
 class StaleExpression(Message, frozen=True):
     expression: Bigint
     base_rev: Bigint | None
+
+
+class OfSet(Message, frozen=True):
+    """Expressions of a set whose stored matches are of the same rev."""
+
+    base_rev: Bigint | None
+    which: str | None = None
+    """A bitmap over the set, in its order; None: all of it."""
 
 
 class LeasedPartition(Message, frozen=True):
@@ -115,6 +129,8 @@ class LeasedPartition(Message, frozen=True):
     expressions: list[StaleExpression]
     vocabulary_rev: Bigint | None = None
     """The rev of the stored vocabulary, -1 where there is none; None: nothing is to be learnt."""
+    of_set: list[OfSet] | UnsetType = UNSET
+    """What is stale, beside `expressions`, of the set that the answer names."""
 
 
 class Definition(Message, frozen=True):
@@ -130,6 +146,22 @@ class LeaseAnswer(Message, frozen=True):
     """What one expression may take from now on; None: as registered."""
     incarnation: str | None = None
     """The incarnation of the revs in `leases`; None where there are none."""
+    set: str | UnsetType = UNSET
+    """The version of the expression set that the leases name. Its definitions are fetched once."""
+
+
+class SetExpression(Message, frozen=True):
+    expression: Bigint
+    text: str
+    namespaces: dict[str, str]
+
+
+class ExpressionSet(Message, frozen=True):
+    """Immutable: what changes has another version."""
+
+    version: str
+    expressions: list[SetExpression]
+    """Ordered by id. A bitmap over the set has them in this order."""
 
 
 class BatchNode(Message, frozen=True):
@@ -158,6 +190,12 @@ class Failure(Message, frozen=True):
     reason: str
 
 
+class SlotVerdicts(Message, frozen=True):
+    slot: Bigint
+    holds: str
+    """The expressions that hold on its node, as a bitmap over the set."""
+
+
 class PartitionResult(Message, frozen=True):
     lease: str
     partition: Bigint
@@ -169,6 +207,13 @@ class PartitionResult(Message, frozen=True):
     vocabulary: list[str] | None = None
     """Parts, each zstd and base64 of `tagmill_expressions.vocabulary.Vocabulary.dump`."""
     vocabulary_base: Bigint | None = None
+    set: str | UnsetType = UNSET
+    """The version of the expression set that the following bitmaps are over."""
+    deltas: list[OfSet] | UnsetType = UNSET
+    """The expressions that were evaluated on the slots in `changed`, by the rev of their base."""
+    changed: list[SlotVerdicts] | UnsetType = UNSET
+    empty: str | UnsetType = UNSET
+    """The expressions that were evaluated on every node, and hold on none."""
 
 
 class NextLease(Message, frozen=True):
@@ -178,6 +223,7 @@ class NextLease(Message, frozen=True):
     holds: list[Bigint] = []
     leases: list[str] | None = None
     pace: Pace | None = None
+    sets: bool | UnsetType = UNSET
 
 
 class Completion(Message, frozen=True, omit_defaults=True):

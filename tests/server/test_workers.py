@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import http.client
 import json
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 from django.db.models.functions import Now
 
-from loadtest.rig.stack import Stack
+from loadtest.rig.stack import Stack, running
 from tagmill.fleet import clusters, incarnation
 from tagmill.fleet.models import Cluster, Partition
+from tagmill.matches import staleness
+from tagmill.tags import rebuilds
 from tagmill.work import workers
 from tagmill.work.models import Lease, WorkerToken
-from tagmill_wire.messages import Batch, load
+from tagmill_wire import zstd
+from tagmill_wire.messages import Batch, ExpressionSet, load
 from tagmill_wire.pagehead import PageHead
 from tests.fleet.test_incarnation import ELSEWHERE
 from tests.server.test_serve import LEASE, call, registered, token_of, worker
-from tests.support.fleet import HAS_GPU, put
+from tests.support.fleet import HAS_GPU, carriers, put
 from tests.support.sql import execute
+from tests.support.threads import until
 from tests.support.workers import a_worker, work
 
 
@@ -240,7 +245,7 @@ def test_a_completion_asks_for_the_next_lease(fleet: Stack) -> None:
 def test_only_a_worker_that_speaks_it_is_told_the_newer_protocol(fleet: Stack) -> None:
     _, token = workers.issue_token("older", "all")
     said = {"name": "w", "evaluator": "lxml", "version": "1"}
-    for asked, answered in (({}, None), ({"protocol": 2}, 2), ({"protocol": 9}, 2)):
+    for asked, answered in (({}, None), ({"protocol": 2}, 2), ({"protocol": 9}, 3)):
         response, data = call(
             fleet,
             "POST",
@@ -250,6 +255,52 @@ def test_only_a_worker_that_speaks_it_is_told_the_newer_protocol(fleet: Stack) -
             Content_Type="application/json",
         )
         assert (response.status, json.loads(data).get("protocol")) == (201, answered)
+
+
+def test_an_expression_set_is_fetched_once_for_ever(fleet: Stack) -> None:
+    header, uuid = worker(fleet)
+    body = json.dumps({"worker": uuid, "max_partitions": 8, "sets": True})
+    _, data = call(fleet, "POST", LEASE, body, Authorization=header)
+    version = json.loads(data)["set"]
+    path = f"/api/v1/expression-sets/{version}"
+    response, data = call(fleet, "GET", path, Authorization=header)
+    assert response.status == 200
+    (found,) = load(ExpressionSet, data).expressions
+    assert (found.text, response.headers["Cache-Control"]) == (
+        HAS_GPU,
+        "private, max-age=31536000, immutable",
+    )
+    packed, zipped = call(fleet, "GET", path, Authorization=header, Accept_Encoding="zstd")
+    assert packed.headers["Content-Encoding"] == "zstd"
+    assert zstd.unpack(zipped, 1 << 20) == data
+    etag = response.headers["ETag"]
+    again, nothing = call(fleet, "GET", path, Authorization=header, If_None_Match=etag)
+    assert (again.status, nothing) == (304, b"")
+    for other, headers, status, code in (
+        ("0" * 32, {"Authorization": header}, 404, "unknown_expression_set"),
+        (version, {"Authorization": "Worker tmw_x"}, 401, "unauthorized"),
+        (version, {}, 401, "unauthorized"),
+    ):
+        response, data = call(fleet, "GET", f"/api/v1/expression-sets/{other}", **headers)
+        assert (response.status, json.loads(data)["code"]) == (status, code)
+
+
+def sets_fetched(stack: Stack) -> float:
+    _, data = call(stack, "GET", "/metrics")
+    rows = [row for row in data.decode().splitlines() if 'route="expression_set"' in row]
+    return sum(float(row.split()[-1]) for row in rows if "requests_total" in row)
+
+
+def test_a_real_worker_fetches_a_set_once(fleet: Stack, tmp_path: Path) -> None:
+    _, token = workers.issue_token("real", "all")
+    before = sets_fetched(fleet)
+    with running(Stack(fleet.listen, token, tmp_path)) as owner:
+        owner.start_workers(1)
+        until(lambda: not staleness.stale_partitions(), "evaluated")
+        rebuilds.request(["gpu"], None)
+        until(lambda: not staleness.stale_partitions(), "evaluated again")
+    assert sets_fetched(fleet) == before + 1
+    assert carriers("gpu") == {"a", "b"}
 
 
 def test_a_token_that_is_revoked_completes_nothing(fleet: Stack) -> None:

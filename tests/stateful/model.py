@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import base64
 from dataclasses import dataclass, field
 from functools import cache
 
 from lxml import etree
+from msgspec.structs import replace
 
 from tagmill.fleet import batches
 from tagmill_wire import bitmap
-from tagmill_wire.messages import Definition, Failure, LeasedPartition, MatchResult, PartitionResult
+from tagmill_wire.messages import (
+    Definition,
+    ExpressionSet,
+    Failure,
+    LeasedPartition,
+    MatchResult,
+    OfSet,
+    PartitionResult,
+    SlotVerdicts,
+)
 
 Probes = dict[str, str]
 
@@ -85,6 +96,27 @@ class Fetch:
     rev: int | None = None
     after: int | None = None
     is_done: bool = False
+    live: ExpressionSet | None = None
+    """The expression set that the lease names."""
+
+    @property
+    def ids(self) -> list[int]:
+        """Those of the set, in its order."""
+        return [] if self.live is None else [item.expression for item in self.live.expressions]
+
+    def asked(self) -> list[tuple[int, int | None, str]]:
+        """(expression, base_rev, text) of what is stale."""
+        found = [(item.expression, item.base_rev) for item in self.lease.expressions]
+        for group in self.lease.of_set if isinstance(self.lease.of_set, list) else []:
+            bits = -1
+            if group.which is not None:
+                bits = int.from_bytes(base64.b64decode(group.which), "little")
+            named = [key for number, key in enumerate(self.ids) if bits >> number & 1]
+            found += [(key, group.base_rev) for key in named]
+        texts = {int(key): item.text for key, item in self.definitions.items()}
+        if self.live is not None:
+            texts |= {item.expression: item.text for item in self.live.expressions}
+        return [(key, base, texts[key]) for key, base in found]
 
     def page(self, max_nodes: int) -> None:
         since = self.base.rev if self.base else None
@@ -112,17 +144,16 @@ class Fetch:
         assert self.rev is not None
         return Image(self.rev, self.nodes)
 
-    def result(self, failing: str | None) -> PartitionResult:
+    def result(self, failing: str | None, *, by_set: bool = False) -> PartitionResult:
         """Deltas where the stored match is at the rev of what was held; else full results."""
         assert self.rev is not None
         capacity = self.lease.capacity
         matches, failures = [], []
-        for stale in self.lease.expressions:
-            text = self.definitions[str(stale.expression)].text
+        for key, base_rev, text in self.asked():
             if text == failing:
-                failures.append(Failure(stale.expression, "it ran away"))
+                failures.append(Failure(key, "it ran away"))
                 continue
-            is_delta = self.base is not None and stale.base_rev == self.base.rev != self.rev
+            is_delta = self.base is not None and base_rev == self.base.rev != self.rev
             nodes = (
                 {slot: self.nodes[slot] for slot in self.changed if slot in self.nodes}
                 if is_delta
@@ -130,13 +161,13 @@ class Fetch:
             )
             matches.append(
                 MatchResult(
-                    stale.expression,
+                    key,
                     bitmap.encode(where(text, nodes), capacity),
-                    stale.base_rev if is_delta else None,
+                    base_rev if is_delta else None,
                     bitmap.encode(bitmap.from_slots(self.changed), capacity) if is_delta else None,
                 )
             )
-        return PartitionResult(
+        found = PartitionResult(
             self.lease.lease,
             self.lease.partition,
             self.rev,
@@ -145,3 +176,36 @@ class Fetch:
             len(self.nodes),
             0.1,
         )
+        return self.packed(found) if by_set and self.live is not None else found
+
+    def packed(self, found: PartitionResult) -> PartitionResult:
+        """The same by bitmaps over the set."""
+        assert self.live is not None
+        deltas: dict[int, int] = {}
+        holds = dict.fromkeys(sorted(self.changed), 0)
+        empty, left = 0, []
+        for match in found.matches:
+            if match.expression not in self.ids:
+                left.append(match)
+                continue
+            bit = 1 << self.ids.index(match.expression)
+            members = int.from_bytes(base64.b64decode(match.members), "little")
+            if match.base_rev is not None:
+                deltas[match.base_rev] = deltas.get(match.base_rev, 0) | bit
+                for slot in holds:
+                    holds[slot] |= bit if members >> slot & 1 else 0
+            elif not members:
+                empty |= bit
+            else:
+                left.append(match)
+        return replace(
+            found,
+            matches=left,
+            set=self.live.version,
+            deltas=[OfSet(base, self.over_set(bits)) for base, bits in deltas.items()],
+            changed=[SlotVerdicts(slot, self.over_set(bits)) for slot, bits in holds.items()],
+            empty=self.over_set(empty),
+        )
+
+    def over_set(self, bits: int) -> str:
+        return base64.b64encode(bits.to_bytes(-(-len(self.ids) // 8), "little")).decode()

@@ -29,14 +29,14 @@ from hypothesis.stateful import (
 )
 
 from tagmill import config, locks
-from tagmill.errors import NotCancellable, WorkerGone
+from tagmill.errors import NotCancellable, UnknownExpressionSet, WorkerGone
 from tagmill.fleet import clusters
 from tagmill.fleet.documents import Upload, Verdict
 from tagmill.fleet.models import Node, Partition
 from tagmill.flows import completions, ingest, maintenance
 from tagmill.locks import Lock
-from tagmill.matches import staleness
-from tagmill.matches.models import Expression, Match, MatchChange
+from tagmill.matches import expression_sets, staleness
+from tagmill.matches.models import Expression, ExpressionSet, Match, MatchChange
 from tagmill.tags import freshness, previews, rebuilds, tags
 from tagmill.tags.models import NodeTag, Preview, Rebuild, Tag
 from tagmill.work import leases, queue, workers
@@ -51,6 +51,8 @@ SYSTEM_IDS = [f"n{number}" for number in range(10)]
 TAGS = ("red", "blue")
 CLIENTS = ("left", "right")
 SLOTS = 8
+# The worker that is leased, and answers, by expression sets; the other one is of an older protocol.
+SPEAKS_SETS = 1
 # For how long a server evaluates what is uploaded: not at all, hardly (what takes few steps is
 # still answered), and as long as it needs.
 SETTLE_SECONDS = ("0", "0.000001", "5")
@@ -68,7 +70,8 @@ class Fleet(RuleBasedStateMachine):
         self.workers = [self.register(number) for number in range(2)]
         self.images: dict[tuple[int, int], Image] = {}
         self.fetches: list[Fetch] = []
-        self.results: list[tuple[int, str, PartitionResult]] = []
+        self.results: list[tuple[int, str, list[PartitionResult]]] = []
+        """The last of each is by set, where the lease was; the first names expressions."""
         self.history: dict[tuple[int, int], list[tuple[int, Probes]]] = {}
         """(partition, slot) to what the node's documents were, from which rev on."""
         self.published: dict[int, int | None] = {}
@@ -277,14 +280,18 @@ class Fleet(RuleBasedStateMachine):
     def lease(self, worker: int, most: int) -> None:
         holds_now = [partition for owner, partition in self.images if owner == worker]
         try:
-            answer = leases.lease(self.workers[worker], most, holds_now)
+            by_set = worker == SPEAKS_SETS
+            answer = leases.lease(self.workers[worker], most, holds_now, by_set=by_set)
         except WorkerGone:
             self.register_again(worker)
             return
+        named_set = answer.set if isinstance(answer.set, str) else None
+        live = None if named_set is None else expression_sets.definitions(named_set)
         for leased in answer.leases:
             base = self.images.get((worker, leased.partition))
             named = answer.incarnation or ""
-            self.fetches.append(Fetch(worker, named, leased, answer.expressions, base))
+            definitions = answer.expressions
+            self.fetches.append(Fetch(worker, named, leased, definitions, base, live=live))
 
     @rule(worker=st.integers(0, 1))
     def work(self, worker: int) -> None:
@@ -295,7 +302,7 @@ class Fleet(RuleBasedStateMachine):
             while not fetch.is_done:
                 fetch.page(100)
             self.images[worker, fetch.lease.partition] = fetch.image()
-            self.send((worker, fetch.incarnation, fetch.result(None)))
+            self.send((worker, fetch.incarnation, self.said(fetch, None)))
         del self.fetches[seen:]
 
     @precondition(lambda self: self.fetches)
@@ -321,7 +328,13 @@ class Fleet(RuleBasedStateMachine):
         self.fetches.remove(fetch)
         if is_kept:
             self.images[fetch.worker, fetch.lease.partition] = fetch.image()
-        self.results.append((fetch.worker, fetch.incarnation, fetch.result(failing)))
+        self.results.append((fetch.worker, fetch.incarnation, self.said(fetch, failing)))
+
+    @staticmethod
+    def said(fetch: Fetch, failing: str | None) -> list[PartitionResult]:
+        """One result, in the ways in which it may be sent."""
+        plain = fetch.result(failing)
+        return [plain] if fetch.live is None else [plain, fetch.result(failing, by_set=True)]
 
     @precondition(lambda self: self.results)
     @rule(data=st.data(), is_repeated=st.booleans())
@@ -368,12 +381,24 @@ class Fleet(RuleBasedStateMachine):
         maintenance.sweep()
         maintenance.collect_expressions()
 
-    def send(self, chosen: tuple[int, str, PartitionResult]) -> None:
-        worker, named, result = chosen
-        try:
-            completions.complete(self.workers[worker], Completion("", named, [result]))
-        except WorkerGone:
-            self.register_again(worker)
+    @rule()
+    def forget_sets(self) -> None:
+        """Superseded sets are deleted, and the server is another, which has seen none."""
+        ExpressionSet.objects.update(used_at=F("used_at") - timedelta(days=1))
+        expression_sets.forget()
+        expression_sets.kept.clear()
+
+    def send(self, chosen: tuple[int, str, list[PartitionResult]]) -> None:
+        worker, named, (plain, *by_set) = chosen
+        for result in (*by_set, plain):
+            try:
+                completions.complete(self.workers[worker], Completion("", named, [result]))
+                return
+            except UnknownExpressionSet:
+                assert result.set != plain.set
+            except WorkerGone:
+                self.register_again(worker)
+                return
 
     def read(self, fetch: Fetch, most: int) -> bool:
         """Whether there was a page."""
@@ -559,7 +584,7 @@ class Fleet(RuleBasedStateMachine):
                 fetch = Fetch(0, named, leased, answer.expressions, None)
                 while not fetch.is_done:
                     fetch.page(3)
-                self.send((0, named, fetch.result(None)))
+                self.send((0, named, [fetch.result(None)]))
         maintenance.sweep()
         assert queue.job_counts()["todo"] == queue.job_counts()["doing"] == 0
 

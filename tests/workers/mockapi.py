@@ -62,7 +62,8 @@ class MockApi(Resource):
     """`faults[call]` is a queue: each request of the call takes one and answers by it.
 
     A fault takes the request and answers bytes or NOT_DONE_YET; None behaves. `work` is what is
-    leased next: (partition id, {expression id: base_rev}).
+    leased next: (partition id, {expression id: base_rev}). `live`: the version of an expression set
+    and its ids, by which leases name expressions.
     """
 
     isLeaf = True
@@ -96,6 +97,8 @@ class MockApi(Resource):
         self.evaluation_seconds: float | None = None
         self.most_nodes = 1000
         self.parked: list[Any] = []
+        self.live: tuple[str, list[int]] | None = None
+        self.fetched: list[str] = []
         self.numbers = itertools.count(1)
         self._waiting: list[tuple[Callable[[], bool], Deferred[None]]] = []
         self.port: Any = None
@@ -121,7 +124,8 @@ class MockApi(Resource):
 
     def render(self, request: Any) -> Any:
         path = request.path.decode().removeprefix("/api/v1/")
-        call = "batch" if path.startswith("partitions/") else path.removeprefix("workers/")
+        call = {"partitions": "batch", "expression-sets": "set"}.get(path.split("/")[0])
+        call = call or path.removeprefix("workers/")
         request.setHeader("Content-Type", "application/json")
         request.body = body = request.content.read()
         self.requests.append((call, body))
@@ -136,6 +140,8 @@ class MockApi(Resource):
         path = request.path.decode().removeprefix("/api/v1/")
         if path.startswith("partitions/"):
             return self._batch(request, int(path.split("/")[1]))
+        if path.startswith("expression-sets/"):
+            return self._set(request, path.split("/")[1])
         return getattr(self, f"_{path.removeprefix('workers/')}")(request, request.body)
 
     def _register(self, request: Any, body: bytes) -> bytes:
@@ -184,7 +190,38 @@ class MockApi(Resource):
         answer: dict[str, Any] = {"leases": leases, "expressions": texts, "incarnation": named}
         if self.evaluation_seconds is not None:
             answer["evaluation_seconds"] = self.evaluation_seconds
+        if self.live is not None:
+            self._by_set(answer)
         return orjson.dumps(answer)
+
+    def _by_set(self, answer: dict[str, Any]) -> None:
+        """The same answer, naming the set."""
+        assert self.live is not None
+        version, ids = self.live
+        answer["set"] = version
+        for lease in answer["leases"]:
+            named = [item for item in lease["expressions"] if item["expression"] in ids]
+            lease["expressions"] = [item for item in lease["expressions"] if item not in named]
+            lease["of_set"] = [
+                {
+                    "base_rev": item["base_rev"],
+                    "which": bitmap.encode(1 << ids.index(item["expression"]), 8),
+                }
+                for item in named
+            ]
+        for key in ids:
+            answer["expressions"].pop(str(key), None)
+
+    def _set(self, request: Any, version: str) -> Any:
+        self.fetched.append(version)
+        if self.live is None or self.live[0] != version:
+            return problem(404, "unknown_expression_set")(request)
+        named = [
+            {"expression": key, "text": self.expressions[key], "namespaces": {}}
+            for key in self.live[1]
+        ]
+        request.setHeader("Content-Encoding", "zstd")
+        return zstandard.compress(orjson.dumps({"version": version, "expressions": named}))
 
     def _batch(self, request: Any, partition: int) -> Any:
         if partition not in self.partitions:

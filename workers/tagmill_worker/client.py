@@ -37,6 +37,7 @@ from tagmill_wire.messages import (
     TOKEN_SCHEME,
     Completion,
     CompletionAnswer,
+    ExpressionSet,
     GiveUp,
     Heartbeat,
     HeartbeatAnswer,
@@ -59,6 +60,7 @@ from tagmill_worker.errors import (
     ServerError,
     Unauthorized,
     Unavailable,
+    UnknownSet,
     WorkerGone,
 )
 from tagmill_worker.pages import Page
@@ -73,6 +75,8 @@ MAX_ANSWER_BYTES = 64 * 1024 * 1024
 # Heartbeat, long-poll, page and completion at the same time.
 CONNECTIONS = 4
 MAX_DETAIL = 300
+# The code of the problem that says so.
+UNKNOWN_SET = "unknown_expression_set"
 
 
 class Client:
@@ -135,15 +139,23 @@ class Client:
         query = urlencode({key: value for key, value in asked.items() if value is not None})
         path = f"partitions/{partition}/nodes?{query}"
         headers, body = await self._ask("GET", path, None, self._most_page_bytes)
-        coding = headers.getRawHeaders(b"content-encoding", [b"identity"])[-1].lower()
-        # treq leaves an empty header where it was none, or gzip, which it has undone.
-        if coding not in (b"zstd", b"identity", b""):
-            raise ProtocolError(f"a page in the encoding {coding!r}")
+        is_zstd = _is_zstd(headers)
         try:
             head = PageHead.read(lambda name: _header(headers, name))
         except WireError as error:
             raise ProtocolError(f"not a page: {error}") from None
-        return pages.read(head, partition, body, coding == b"zstd", self._most_page_bytes)
+        return pages.read(head, partition, body, is_zstd, self._most_page_bytes)
+
+    async def expression_set(self, version: str) -> ExpressionSet:
+        """Raises UnknownSet where it was superseded a while ago."""
+        path = f"expression-sets/{version}"
+        headers, body = await self._ask("GET", path, None, MAX_ANSWER_BYTES)
+        if _is_zstd(headers):
+            body = pages.unpack(body, MAX_ANSWER_BYTES)
+        try:
+            return load(ExpressionSet, body)
+        except WireError as error:
+            raise ProtocolError(f"{path}: {error}") from None
 
     async def close(self) -> None:
         await self._pool.closeCachedConnections()
@@ -200,6 +212,15 @@ class Client:
             method, self._root + path, data=body, headers=headers, unbuffered=True
         )
         return response.code, response.headers, await collect(response, most)
+
+
+def _is_zstd(headers: Headers) -> bool:
+    """Raises ProtocolError for an encoding that nobody asked for."""
+    coding = headers.getRawHeaders(b"content-encoding", [b"identity"])[-1].lower()
+    # treq leaves an empty header where it was none, or gzip, which it has undone.
+    if coding not in (b"zstd", b"identity", b""):
+        raise ProtocolError(f"an answer in the encoding {coding!r}")
+    return coding == b"zstd"
 
 
 def _header(headers: Headers, name: str) -> str | None:
@@ -265,7 +286,7 @@ def error_of(status: int, headers: Headers, body: bytes) -> ServerError:
     if status == HTTPStatus.GONE:
         return WorkerGone(detail)
     if status == HTTPStatus.NOT_FOUND:
-        return NotFound(detail)
+        return UnknownSet(detail) if code == UNKNOWN_SET else NotFound(detail)
     if status in (408, 425, 429) or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return Unavailable(f"{status} {code}: {detail}", retry_after(headers), status)
     if status >= HTTPStatus.BAD_REQUEST:

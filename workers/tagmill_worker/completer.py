@@ -8,13 +8,14 @@ from http import HTTPStatus
 from typing import Any, NamedTuple
 
 import structlog
+from msgspec import UNSET
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 
 from tagmill_wire.messages import Completion, LeaseAnswer, NextLease, PartitionResult, dump
 from tagmill_worker.backoff import Backoff
 from tagmill_worker.client import Client
-from tagmill_worker.errors import Refused, ServerError, Unavailable, WorkerGone
+from tagmill_worker.errors import Refused, ServerError, Unavailable, UnknownSet, WorkerGone
 from tagmill_worker.job import Job
 from tagmill_worker.metrics import Metrics
 
@@ -23,6 +24,9 @@ MAX_RESULTS = 64
 # The size of one completion as JSON, unless a single result has more: a quarter of what a server
 # accepts by default. It holds some 20 partitions of 500 tags.
 MAX_BYTES = 4 * 1024 * 1024
+# Verdicts of one expression in one partition, which take hardly a byte by a set: the server looks at
+# each of them while it holds the partitions. 16 partitions of 500 tags.
+MAX_VERDICTS = 8_000
 # Answers of 500 and the like before the results are given up: what the server fails on once more
 # would keep all later results waiting. A 503, or none, says nothing about the results.
 SEND_ATTEMPTS = 8
@@ -34,11 +38,13 @@ log = structlog.get_logger("tagmill_worker.completer")
 
 
 class _Item(NamedTuple):
-    """`size`: the result's bytes as JSON. The job has the incarnation that the result is of."""
+    """`size`: the result's bytes as JSON; `verdicts`: the expressions that it is of. The job has the
+    incarnation that the result is of."""
 
     job: Job
     result: PartitionResult
     size: int
+    verdicts: int
 
 
 class Completer:
@@ -93,8 +99,9 @@ class Completer:
         lingering.callback(None)
         return answer
 
-    def add(self, job: Job, result: PartitionResult) -> None:
-        self._ready.append(_Item(job, result, len(dump(result))))
+    def add(self, job: Job, result: PartitionResult, verdicts: int = 0) -> None:
+        """`verdicts`: the expressions that it is of."""
+        self._ready.append(_Item(job, result, len(dump(result)), verdicts))
         lingering = self._lingering
         if lingering is not None and not lingering.called and self._is_enough:
             lingering.callback(None)
@@ -107,6 +114,7 @@ class Completer:
         return (
             len(self._ready) >= MAX_RESULTS
             or sum(item.size for item in self._ready) >= self._most_bytes
+            or sum(item.verdicts for item in self._ready) >= MAX_VERDICTS
             or not self._expects()
         )
 
@@ -142,6 +150,9 @@ class Completer:
                         self._shorten(sent)
                         continue
                     error = _explained(error, sent[0])
+                if isinstance(error, UnknownSet) and any(_is_by_set(item) for item in sent):
+                    self._spell_out(sent)
+                    continue
                 for item in sent:
                     self._completed(item.job, error)
         finally:
@@ -149,11 +160,14 @@ class Completer:
 
     def _cut(self) -> list[_Item]:
         """The next completion, taken off what is ready: at least one result."""
-        size, count = self._ready[0].size, 1
+        size, verdicts, count = self._ready[0].size, self._ready[0].verdicts, 1
         incarnation = self._ready[0].job.incarnation
         for item in self._ready[1:MAX_RESULTS]:
             size += item.size
-            if size > self._most_bytes or item.job.incarnation != incarnation:
+            verdicts += item.verdicts
+            if size > self._most_bytes or verdicts > MAX_VERDICTS:
+                break
+            if item.job.incarnation != incarnation:
                 break
             count += 1
         taken = self._ready[:count]
@@ -169,6 +183,18 @@ class Completer:
             action="completion_halved",
             results=len(sent),
             bytes=self._most_bytes,
+        )
+
+    def _spell_out(self, sent: list[_Item]) -> None:
+        """The server does not know a set any more: these results go again, by expression."""
+        results = [(item, item.job.result(by_set=False)) for item in sent]
+        self._ready[:0] = [
+            item._replace(result=result, size=len(dump(result))) for item, result in results
+        ]
+        log.warning(
+            "the server does not know the expression set; sending expressions",
+            action="set_unknown",
+            results=len(sent),
         )
 
     async def _send(self) -> ServerError | None:
@@ -218,6 +244,10 @@ class Completer:
             asking[1].callback(answer)
         elif answer is not None and answer.leases:
             self._unwanted(answer)
+
+
+def _is_by_set(item: _Item) -> bool:
+    return item.result.set is not UNSET
 
 
 def _explained(error: Refused, item: _Item) -> Refused:

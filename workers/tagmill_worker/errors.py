@@ -6,6 +6,7 @@ WorkerError
 │   ├── Unauthorized     401/403: the token is wrong or revoked; there is no point in going on
 │   ├── WorkerGone       410: register again
 │   ├── NotFound         404: the partition has gone
+│   │   └── UnknownSet       unknown_expression_set: the server does not know this version
 │   ├── Refused          another 4xx: the server understood and said no
 │   └── Unavailable      no answer, half an answer, 429 or 5xx: try again later
 │       └── ProtocolError    an answer that is not the protocol's, as a proxy's login page
@@ -43,6 +44,10 @@ class WorkerGone(ServerError):
 
 class NotFound(ServerError):
     """What was asked for is not there, or not for this token."""
+
+
+class UnknownSet(NotFound):
+    """The expression set was superseded a while ago."""
 
 
 class Refused(ServerError):

@@ -14,13 +14,17 @@ import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from msgspec import UNSET
+from msgspec.structs import replace
 from twisted.internet.defer import Deferred
 
 from tagmill_wire import bitmap
 from tagmill_wire.messages import Definition, Failure, LeasedPartition, MatchResult, PartitionResult
+from tagmill_worker import summary
 from tagmill_worker.errors import ProtocolError
 from tagmill_worker.evaluators.passes import PageAnswer, Pass
 from tagmill_worker.pages import Page
+from tagmill_worker.sets import DefinedSet
 from tagmill_worker.store import Image
 
 
@@ -31,7 +35,8 @@ class Job:
     `held` is the store's, which another job may bring forward meanwhile: what this job says of it
     is `held_rev`, as it was planned. Its pages are read later, and may be newer than that.
     `deltas` has the base_rev of the expressions that only need what changed since `since`; `full`
-    are the others. `changed` are the slots that the fetched pages named.
+    are the others. `changed` are the slots that the fetched pages named. `live` is the expression
+    set that the lease names, if any.
     """
 
     lease: LeasedPartition
@@ -59,6 +64,7 @@ class Job:
     written: Deferred[bool] | None = None
     """Fires when its pages are in the cache, or are not going to be."""
     fetching: Deferred[None] | None = None
+    live: DefinedSet | None = None
 
     @property
     def everything(self) -> list[int]:
@@ -110,18 +116,34 @@ class Job:
         if answer.vocabulary:
             self.vocabulary.append(answer.vocabulary)
 
-    def result(self) -> PartitionResult:
-        """Once every page is answered. Raises ProtocolError for slots beyond the capacity."""
+    def result(self, *, by_set: bool = True) -> PartitionResult:
+        """Once every page is answered; expression by expression where it is not to be `by_set`, or
+        the lease names none. Raises ProtocolError for slots beyond the capacity."""
         lease, failures = self.lease, self.pass_.failures
         changed = self.changed | self.pass_.unreadable
+        if changed >> lease.capacity:
+            raise ProtocolError(f"a slot beyond the capacity of {lease.capacity}")
+        answered = [key for key in self.pass_.expressions if key not in failures]
+        told = summary.NOTHING
+        if by_set and self.live is not None:
+            told = summary.of(self, self.live.order, answered, changed)
         try:
-            matches = [
-                self._match(item.expression, changed)
-                for item in lease.expressions
-                if item.expression not in failures
-            ]
+            matches = [self._match(key, changed) for key in answered if key not in told.expressions]
         except OverflowError:
             raise ProtocolError(f"a slot beyond the capacity of {lease.capacity}") from None
+        result = self._result(matches)
+        if not told.expressions or self.live is None:
+            return result
+        return replace(
+            result,
+            set=self.live.version,
+            deltas=told.deltas or UNSET,
+            changed=told.changed or UNSET,
+            empty=told.empty or UNSET,
+        )
+
+    def _result(self, matches: list[MatchResult]) -> PartitionResult:
+        lease, failures = self.lease, self.pass_.failures
         return PartitionResult(
             lease=lease.lease,
             partition=lease.partition,
@@ -156,9 +178,11 @@ def plan(
     definitions: Mapping[str, Definition],
     held: Image | None,
     incarnation: str,
+    live: DefinedSet | None = None,
 ) -> Job:
-    """`incarnation`: the lease's. Raises ProtocolError for an expression without a definition."""
-    bases = {item.expression: item.base_rev for item in lease.expressions}
+    """`incarnation`: the lease's; `live`: the set that it names. Raises ProtocolError for an
+    expression without a definition, and bitmaps that are not the set's."""
+    bases = _bases(lease, live)
     known = [base for base in bases.values() if base is not None and base >= 0]
     since: int | None = None
     if held is not None:
@@ -171,10 +195,28 @@ def plan(
         for key, base in bases.items()
         if since is not None and base is not None and base >= since
     }
+    defined = {} if live is None else live.definitions
     try:
-        expressions = {key: definitions[str(key)] for key in bases}
+        expressions = {key: defined.get(key) or definitions[str(key)] for key in bases}
     except KeyError as error:
         raise ProtocolError(f"a lease without the definition of {error}") from None
     full = [key for key in bases if key not in deltas]
     held_rev = None if held is None else held.rev
-    return Job(lease, incarnation, held, held_rev, since, deltas, full, Pass(expressions))
+    pass_ = Pass(expressions)
+    return Job(lease, incarnation, held, held_rev, since, deltas, full, pass_, live=live)
+
+
+def _bases(lease: LeasedPartition, live: DefinedSet | None) -> dict[int, int | None]:
+    """The expressions asked for, and the revs of their stored matches."""
+    bases = {item.expression: item.base_rev for item in lease.expressions}
+    if lease.of_set is UNSET or not lease.of_set:
+        return bases
+    if live is None:
+        raise ProtocolError("a lease of a set that is not named")
+    for group in lease.of_set:
+        try:
+            bits = live.order.decode(group.which)
+        except ValueError as error:
+            raise ProtocolError(f"not expressions of the set: {error}") from None
+        bases.update(dict.fromkeys(live.order.expressions(bits), group.base_rev))
+    return bases

@@ -89,7 +89,7 @@ class Jobs:
             return
         self._metrics.failures.inc(len(result.failures))
         self._holdings.evaluated(job)
-        self._completer.add(job, result)
+        self._completer.add(job, result, len(job.pass_.expressions))
 
     def page_failed(self, job: Job, why: Failure) -> None:
         """A page could not be evaluated: the image is dropped."""

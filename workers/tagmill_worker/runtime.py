@@ -12,11 +12,13 @@ from collections.abc import Coroutine
 from typing import Any
 
 import structlog
+from msgspec import UNSET, UnsetType
 from twisted.internet.defer import CancelledError, Deferred, gatherResults
 from twisted.internet.task import deferLater
 
 from tagmill_wire.messages import (
-    VERSION,
+    NEXT_SINCE,
+    SETS_SINCE,
     LeaseAnswer,
     LeaseRequest,
     NextLease,
@@ -26,7 +28,15 @@ from tagmill_wire.messages import (
 from tagmill_worker.cache import start
 from tagmill_worker.client import Client
 from tagmill_worker.completer import Completer
-from tagmill_worker.errors import NotFound, ProtocolError, ServerError, Unauthorized, WorkerGone
+from tagmill_worker.errors import (
+    NotFound,
+    ProtocolError,
+    Refused,
+    ServerError,
+    Unauthorized,
+    Unavailable,
+    WorkerGone,
+)
 from tagmill_worker.evaluators.child_process import ChildOptions
 from tagmill_worker.evaluators.process import EvaluatorProcess
 from tagmill_worker.fetching import Fetcher
@@ -35,6 +45,7 @@ from tagmill_worker.job import Job, plan
 from tagmill_worker.jobs import Jobs
 from tagmill_worker.metrics import Metrics
 from tagmill_worker.session import Session
+from tagmill_worker.sets import DefinedSet, Sets
 from tagmill_worker.settings import Settings
 from tagmill_worker.store import Store
 
@@ -76,6 +87,7 @@ class Worker:
             gone=self._gone,
             failed=self._fail,
         )
+        self._sets = Sets(reactor, client, metrics)
         self._completer = Completer(
             reactor,
             client,
@@ -153,7 +165,7 @@ class Worker:
         answer = await self._along(registered)
         if answer is None or not answer.leases:
             registered = self._session.registered or await self._register()
-            request = LeaseRequest(registered.worker, *self._wanted())
+            request = LeaseRequest(registered.worker, *self._wanted(registered))
             answer = await self._session.persistently(
                 "lease", lambda: self._client.lease(request, WAIT_SECONDS)
             )
@@ -163,10 +175,24 @@ class Worker:
         self._metrics.leases.inc(len(answer.leases))
         if answer.leases and answer.incarnation != registered.incarnation:
             raise WorkerGone("a lease of another incarnation")
+        try:
+            live = await self._sets.named_in(answer)
+        except (NotFound, Refused, Unavailable) as error:
+            # As where a batch cannot be fetched. The next lease may name another set.
+            log.error("leases are given back", action="given_up", error=str(error))
+            self._return(answer, str(error))
+            self._jobs.pause()
+            return
+        except CancelledError:
+            self._unwanted(answer)
+            raise
+        await self._plan(answer, registered.incarnation, live)
+
+    async def _plan(self, answer: LeaseAnswer, incarnation: str, live: DefinedSet | None) -> None:
         for lease in answer.leases:
             held = self._holdings.get(lease.partition)
             try:
-                self._jobs.add(plan(lease, answer.expressions, held, registered.incarnation))
+                self._jobs.add(plan(lease, answer.expressions, held, incarnation, live))
             except ProtocolError as error:
                 await self._session.give_back([lease.lease], str(error))
                 self._jobs.pause()
@@ -177,24 +203,29 @@ class Worker:
 
     async def _along(self, registered: Registered) -> LeaseAnswer | None:
         """The answer where results are about to be sent, which take the question along."""
-        if registered.protocol < VERSION:
+        if registered.protocol < NEXT_SINCE:
             return None
-        asked = self._completer.along(NextLease(*self._wanted()))
+        asked = self._completer.along(NextLease(*self._wanted(registered)))
         return None if asked is None else await asked
 
-    def _wanted(self) -> tuple[int, list[int], list[str] | None, Pace]:
+    def _wanted(
+        self, registered: Registered
+    ) -> tuple[int, list[int], list[str] | None, Pace, bool | UnsetType]:
         """What a request for leases says, beside the worker."""
         return (
             self._settings.max_partitions,
             self._holdings.partitions()[:MAX_HOLDS],
             list(self._jobs) if len(self._jobs) <= MAX_NAMED else None,
             self.evaluator.pace,
+            True if registered.protocol >= SETS_SINCE else UNSET,
         )
 
     def _unwanted(self, answer: LeaseAnswer) -> None:
         """They came when nobody waited for them any more: the worker stops, or registers anew."""
-        leases = [lease.lease for lease in answer.leases]
-        self._jobs.give_back(leases, "the worker is stopping")
+        self._return(answer, "the worker is stopping")
+
+    def _return(self, answer: LeaseAnswer, reason: str) -> None:
+        self._jobs.give_back([lease.lease for lease in answer.leases], reason)
 
     async def _register(self) -> Registered:
         registered = await self._session.register()

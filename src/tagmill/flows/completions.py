@@ -10,22 +10,16 @@ import structlog
 from django.db import transaction
 
 from tagmill import locks
-from tagmill.errors import Invalid
 from tagmill.fleet import incarnation, vocabularies
 from tagmill.fleet.models import Partition
+from tagmill.flows import answers
+from tagmill.flows.answers import Answered
 from tagmill.locks import Lock
 from tagmill.matches import matches
 from tagmill.tags import ending, failures
 from tagmill.work import leases, policy, queue, workers
 from tagmill.work.workers import Asking
-from tagmill_wire import bitmap
-from tagmill_wire.messages import (
-    Completion,
-    CompletionAnswer,
-    MatchResult,
-    PartitionResult,
-    ResultOutcome,
-)
+from tagmill_wire.messages import Completion, CompletionAnswer, PartitionResult, ResultOutcome
 
 log = structlog.get_logger("tagmill.completions")
 
@@ -51,20 +45,22 @@ def complete(worker: Asking, completion: Completion) -> CompletionAnswer:
     """Accept the results by compare-and-set, whether or not their leases still stand.
 
     What concerns a partition that is gone, or that the worker's token does not name, is stale.
-    Raises Invalid for a bitmap or a rev that cannot be, and IncarnationChanged for results of
-    another incarnation; then nothing of the completion is applied.
+    Raises Invalid for a bitmap or a rev that cannot be, UnknownExpressionSet, and
+    IncarnationChanged for results of another incarnation; then nothing of the completion is
+    applied.
     """
     learnt = _read(worker, completion.results)
+    answered = answers.read(completion)
     with transaction.atomic():
         partitions = _locked(worker, completion.results)
         failing = {item.expression for part in completion.results for item in part.failures}
         failures.lock(failing)
-        known = _known(completion)
+        known = _known(completion, answered)
         results = [
             result
-            for number, part in enumerate(completion.results)
-            if part.partition in partitions
-            for result in _results(part, partitions[part.partition], f"results[{number}]")
+            for item in answered
+            if item.part.partition in partitions
+            for result in item.results(partitions[item.part.partition])
         ]
         applied = matches.apply(results, partitions, known)
         for item in learnt:
@@ -76,9 +72,9 @@ def complete(worker: Asking, completion: Completion) -> CompletionAnswer:
         # A partition that changed meanwhile, or an expression that failed, still waits.
         if is_stale:
             queue.defer_stale(lease.partition for lease in ended.values())
-    _charge_quotas(worker, completion.results, ended)
+    _charge_quotas(worker, answered, ended)
     failures.say(worker.name, str(worker.uuid), failed)
-    return CompletionAnswer([_outcome(part, applied, ended) for part in completion.results])
+    return CompletionAnswer([_outcome(item, applied, ended) for item in answered])
 
 
 def _read(worker: Asking, results: Sequence[PartitionResult]) -> list[vocabularies.Learnt]:
@@ -109,62 +105,16 @@ def _locked(worker: Asking, results: Sequence[PartitionResult]) -> dict[int, _Pa
     return {row.id: row for row in found}
 
 
-def _known(completion: Completion) -> set[int]:
+def _known(completion: Completion, answered: Sequence[Answered]) -> set[int]:
     """The expressions of full results that exist, kept from the collector. Raises
     IncarnationChanged. After the partitions' locks: what declares a new incarnation looks at the
     partitions' matches after it."""
-    full = {
-        match.expression
-        for part in completion.results
-        for match in part.matches
-        if match.base_rev is None
-    }
+    full = set[int]().union(*(item.full for item in answered))
     values = {"expressions": sorted(full)}
     (held,) = locks.bound(Lock.EXPRESSION, _Held, __file__, "hold_in_incarnation", values)
     if held.incarnation is None or held.incarnation != completion.incarnation:
         raise incarnation.changed()
     return set(held.expressions)
-
-
-def _results(part: PartitionResult, partition: _Partition, path: str) -> list[matches.Result]:
-    if part.rev > partition.rev:
-        log.error(
-            incarnation.AHEAD,
-            action="rev_ahead",
-            partition=partition.id,
-            at=partition.rev,
-            rev=part.rev,
-        )
-    if not 0 <= part.rev <= partition.rev:
-        raise Invalid(
-            f"partition {partition.id} is at rev {partition.rev}, not {part.rev}",
-            field=f"{path}.rev",
-        )
-    # Slots that nobody has been given yet hold no node.
-    taken = (1 << partition.next_slot) - 1
-    return [
-        _result(match, part.rev, partition, taken, f"{path}.matches[{number}]")
-        for number, match in enumerate(part.matches)
-    ]
-
-
-def _result(
-    match: MatchResult, rev: int, partition: _Partition, taken: int, path: str
-) -> matches.Result:
-    if (match.base_rev is None) != (match.evaluated is None):
-        raise Invalid("a delta has both base_rev and evaluated", field=path)
-    evaluated = None
-    if match.evaluated is not None:
-        evaluated = _bits(match.evaluated, partition.capacity, f"{path}.evaluated")
-    members = _bits(match.members, partition.capacity, f"{path}.members") & taken
-    return matches.Result(match.expression, partition.id, rev, members, match.base_rev, evaluated)
-
-
-def _bits(text: str, capacity: int, path: str) -> int:
-    try:
-        return bitmap.decode(text, capacity)
-    except ValueError as error:
-        raise Invalid(str(error), field=path) from None
 
 
 def _count_failures(
@@ -192,24 +142,25 @@ def _count_failures(
 
 
 def _charge_quotas(
-    worker: Asking, results: Sequence[PartitionResult], ended: dict[str, leases.Ended]
+    worker: Asking, answered: Sequence[Answered], ended: dict[str, leases.Ended]
 ) -> None:
     """Charge the time that previews and changes took to their quotas of the worker's time."""
     for kind in (policy.PREVIEW, policy.CHANGE, policy.DEFINITION):
         theirs = {key: lease for key, lease in ended.items() if lease.kind == kind}
         if theirs:
             began = min(lease.leased_at for lease in theirs.values())
-            counts = [len(part.matches) for part in results if part.lease in theirs]
+            counts = [len(item.expressions) for item in answered if item.part.lease in theirs]
             leases.charge_quota(worker, kind, began, max(counts))
 
 
 def _outcome(
-    part: PartitionResult, applied: matches.Applied, ended: Container[str]
+    answered: Answered, applied: matches.Applied, ended: Container[str]
 ) -> ResultOutcome:
-    count = sum((match.expression, part.partition) in applied.keys for match in part.matches)
+    part, expressions = answered.part, answered.expressions
+    count = sum((expression, part.partition) in applied.keys for expression in expressions)
     return ResultOutcome(
         lease=part.lease,
         outcome="applied" if part.lease in ended else "late",
         applied=count,
-        stale=len(part.matches) - count,
+        stale=len(expressions) - count,
     )

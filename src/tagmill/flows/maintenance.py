@@ -38,6 +38,7 @@ from tagmill.database import MAINTENANCE_SECONDS
 from tagmill.fleet import incarnation
 from tagmill.flows import full_partitions
 from tagmill.locks import Lock
+from tagmill.matches import expression_sets
 from tagmill.tags import changes, previews, publishing, rebuilds
 from tagmill.tags.models import Rebuild
 from tagmill.work import leases, queue, workers
@@ -107,6 +108,7 @@ def collect() -> None:
     workers.prune()
     previews.forget_expired()
     collect_expressions()
+    expression_sets.forget()
 
 
 @_periodic("* * * * * 45")

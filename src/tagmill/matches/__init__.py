@@ -4,10 +4,19 @@ It knows neither tags nor workers.
 
 - `models`: expressions, matches and their changes.
 - `expressions`: the immutable expression that stands for a definition.
+- `expression_sets`: what leases and completions name in place of definitions.
 - `matches`: results are applied by compare-and-set.
 - `comparing`: which stored matches new verdicts change.
 - `staleness`: the one place that decides which matches are fresh.
 - `verdicts`: what the kernel says of single documents, in this process.
 """
 
-__all__ = ["comparing", "expressions", "matches", "models", "staleness", "verdicts"]
+__all__ = [
+    "comparing",
+    "expression_sets",
+    "expressions",
+    "matches",
+    "models",
+    "staleness",
+    "verdicts",
+]

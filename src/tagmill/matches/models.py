@@ -50,6 +50,22 @@ class Expression(models.Model):
         return self.text
 
 
+class ExpressionSet(models.Model):
+    """What leases and completions name by its version in place of definitions: the expressions that
+    tags had at some time, ascending. Nothing is wrong where one is missing: it is asked for, and
+    answered, by expression then."""
+
+    version = models.CharField(max_length=32, primary_key=True)
+    ids = ArrayField(models.BigIntegerField())
+    used_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        db_table = "expression_set"
+
+    def __str__(self) -> str:
+        return self.version
+
+
 class Match(models.Model):
     """The slots of `partition` on which `expression` holds at `rev`. Only a higher rev replaces it.
 

@@ -203,3 +203,44 @@ CROSS JOIN partition p
 LEFT JOIN effective_match m ON m.expression_id = live.id AND m.partition_id = p.id
 WHERE m.rev IS DISTINCT FROM p.rev
 GROUP BY live.id, p.cluster_id
+
+
+-- name: current_set
+-- The version of what tags name now, and whether it is stored. Relies on: nothing; a version that is another
+-- by the time that it is used names what it named.
+SELECT tagged.version, EXISTS (SELECT FROM expression_set kept WHERE kept.version = tagged.version)
+FROM tagged_set tagged
+
+
+-- name: store_set
+-- Stores what tags name now under its version, and returns both. Relies on: whoever deletes sets does nothing
+-- else in the same transaction.
+INSERT INTO expression_set (version, ids)
+SELECT version, ids FROM tagged_set
+ON CONFLICT (version) DO UPDATE SET used_at = now()
+RETURNING version, ids
+
+
+-- name: stored_sets
+-- The stored ones of these versions. Relies on: a set of a version never changes.
+SELECT version, ids FROM expression_set WHERE version = ANY(%(versions)s::text[])
+
+
+-- name: set_definitions
+-- The definitions of a stored set in its order: (how many there should be, id, text, namespaces as JSON).
+-- Relies on: expressions are immutable; one that was collected since is missing.
+SELECT cardinality(kept.ids), e.id, e.text, e.namespaces::text
+FROM expression_set kept
+JOIN expression e ON e.id = ANY(kept.ids)
+WHERE kept.version = %(version)s
+ORDER BY e.id
+
+
+-- name: use_current_set
+-- Notes that what tags name now is in use. Relies on: nothing.
+UPDATE expression_set SET used_at = now() WHERE version = (SELECT version FROM tagged_set)
+
+
+-- name: delete_sets
+-- Deletes sets that were superseded a while ago. Relies on: the current one was noted before.
+DELETE FROM expression_set WHERE used_at < now() - make_interval(mins => %(minutes)s)

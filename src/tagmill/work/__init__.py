@@ -6,7 +6,8 @@ It knows no tag, rebuild or preview.
 - `workers`: tokens are issued and workers register.
 - `policy`: who is leased how much of what.
 - `queue`: jobs wait, are taken and end.
+- `naming`: how leases name expressions.
 - `leases`: partitions are leased, kept, finished and given up.
 """
 
-__all__ = ["leases", "models", "policy", "queue", "workers"]
+__all__ = ["leases", "models", "naming", "policy", "queue", "workers"]

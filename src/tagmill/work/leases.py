@@ -23,6 +23,7 @@ import structlog
 from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from tagmill import locks, sql
@@ -31,7 +32,8 @@ from tagmill.errors import WorkerGone
 from tagmill.fleet import incarnation, vocabularies
 from tagmill.locks import Lock
 from tagmill.matches import expressions, staleness
-from tagmill.work import policy, queue, workers
+from tagmill.matches.expression_sets import ExpressionSet
+from tagmill.work import naming, policy, queue, workers
 from tagmill.work.models import Lease, Worker
 from tagmill.work.policy import (
     CHANGE,
@@ -45,7 +47,13 @@ from tagmill.work.policy import (
     SpentQuotas,
 )
 from tagmill.work.workers import Asking, Caller
-from tagmill_wire.messages import Definition, LeaseAnswer, LeasedPartition, StaleExpression
+from tagmill_wire.messages import (
+    Definition,
+    LeaseAnswer,
+    LeasedPartition,
+    OfSet,
+    StaleExpression,
+)
 
 log = structlog.get_logger("tagmill.leases")
 
@@ -82,13 +90,20 @@ class Granted(NamedTuple):
     clusters: frozenset[int]
 
 
-def lease(worker: Asking, max_partitions: int, holds: Sequence[int]) -> LeaseAnswer:
+def lease(
+    worker: Asking, max_partitions: int, holds: Sequence[int], *, by_set: bool = False
+) -> LeaseAnswer:
     """As `grant`, the answer alone."""
-    return grant(worker, max_partitions, holds).answer
+    return grant(worker, max_partitions, holds, by_set=by_set).answer
 
 
 def grant(
-    worker: Asking, max_partitions: int, holds: Sequence[int], speed: Speed | None = None
+    worker: Asking,
+    max_partitions: int,
+    holds: Sequence[int],
+    speed: Speed | None = None,
+    *,
+    by_set: bool = False,
 ) -> Granted:
     """Up to `max_partitions` partitions with what is stale in each: those that the worker holds
     first, and no more than its share, so that waiting workers get some. May be none.
@@ -97,6 +112,7 @@ def grant(
     later ones wait, no more of a worker's time goes into the earlier ones than their quotas leave.
     A lease for previews names nothing else, one for changes what needs only the nodes that changed,
     and one for whole partitions what the worker, at its `speed`, evaluates within REBUILD_SECONDS.
+    `by_set`: the worker knows expression sets.
 
     Raises WorkerGone."""
     clusters = worker.cluster_ids
@@ -104,9 +120,8 @@ def grant(
         spent = _begin(worker)
         while found := queue.candidates(clusters, holds):
             candidates, kind = policy.choose(found, spent)
-            work = _Work(
-                kind, {item.partition: item.nodes for item in candidates}, set(holds), speed
-            )
+            nodes = {item.partition: item.nodes for item in candidates}
+            work = _Work(kind, nodes, set(holds), speed, by_set)
             wanted = min(max_partitions, _size(candidates, kind, work.held))
             if kind & WHOLE:
                 wanted = _fitting(candidates[:wanted], work)
@@ -128,6 +143,7 @@ class _Work(NamedTuple):
     nodes: dict[int, int]
     held: set[int]
     speed: Speed | None
+    by_set: bool
 
 
 def _fitting(candidates: list[Candidate], work: _Work) -> int:
@@ -158,14 +174,19 @@ def _granted(worker: Asking, jobs: dict[int, int], work: _Work) -> LeaseAnswer:
     queue.succeed([job for key, job in jobs.items() if key not in stale and key not in learning])
     named = {partition: _named(partition, items, work) for partition, items in stale.items()}
     named |= {partition: ([], LEARNING) for partition in learning}
-    leased = _grant(worker, {key: job for key, job in jobs.items() if key in named}, named)
     wanted = {item.expression for items, _ in named.values() for item in items}
+    live = naming.shared(wanted) if work.by_set and wanted else None
+    kept = {key: job for key, job in jobs.items() if key in named}
+    leased = _grant(worker, kept, named, live)
+    if live is not None:
+        wanted -= live.order.positions.keys()
     definitions = {
         str(key): Definition(text, namespaces)
         for key, (text, namespaces) in expressions.definitions(wanted).items()
     }
     asked = [replace(item, vocabulary_rev=learning.get(item.partition)) for item in leased]
-    return LeaseAnswer(asked, definitions, load().evaluation_seconds)
+    answer = LeaseAnswer(asked, definitions, load().evaluation_seconds)
+    return answer if live is None else replace(answer, set=live.version)
 
 
 def _named(
@@ -183,8 +204,9 @@ def _grant(
     worker: Asking,
     jobs: dict[int, int],
     named: dict[int, tuple[list[staleness.Stale], Kind]],
+    live: ExpressionSet | None,
 ) -> list[LeasedPartition]:
-    """A lease for each job, in their order."""
+    """A lease for each job, in their order, by the bitmaps of a set where there is one."""
     parameters = {
         "worker": worker.id,
         "partitions": list(jobs),
@@ -193,19 +215,24 @@ def _grant(
         "seconds": load().lease_seconds,
     }
     granted = sql.bound(_Leased, __file__, "grant_leases", parameters) if jobs else []
-    return [
-        LeasedPartition(
-            lease=str(row.lease),
-            partition=row.partition,
-            cluster=str(row.cluster),
-            rev=row.rev,
-            capacity=row.capacity,
-            expressions=[
-                StaleExpression(item.expression, item.base_rev) for item in named[row.partition][0]
-            ],
-        )
-        for row in granted
-    ]
+    return [_leased(row, named[row.partition][0], live) for row in granted]
+
+
+def _leased(
+    row: _Leased, items: list[staleness.Stale], live: ExpressionSet | None
+) -> LeasedPartition:
+    groups: list[OfSet] | UnsetType = UNSET
+    if live is not None:
+        groups, items = naming.grouped(items, live.order)
+    return LeasedPartition(
+        lease=str(row.lease),
+        partition=row.partition,
+        cluster=str(row.cluster),
+        rev=row.rev,
+        capacity=row.capacity,
+        expressions=[StaleExpression(item.expression, item.base_rev) for item in items],
+        of_set=groups,
+    )
 
 
 # -- keeping and ending ----------------------------------------------------------------------------

@@ -1,0 +1,108 @@
+"""Expression sets: what leases and completions name by a version in place of definitions.
+
+A version is a digest of ids and definitions, so that it means the same for ever and to every
+server, whatever is live by then. It says how bitmaps are read, and nothing about what is stale:
+whether a result is accepted is decided by expression, as always.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import orjson
+
+from tagmill import sql
+from tagmill.errors import UnknownExpressionSet
+from tagmill_wire import messages
+from tagmill_wire.sets import Order
+
+# Sets whose order this process keeps: 500 expressions take some 50 kB.
+MAX_KEPT = 64
+# How long a set is kept that is no more what tags name: leases under way name it.
+KEEP_MINUTES = 60
+
+
+@dataclass(frozen=True)
+class ExpressionSet:
+    version: str
+    order: Order
+
+
+class _Current(NamedTuple):
+    version: str
+    is_stored: bool
+
+
+class _Stored(NamedTuple):
+    version: str
+    ids: list[int]
+
+
+class _Definition(NamedTuple):
+    count: int
+    expression: int
+    text: str
+    namespaces: str
+
+
+_lock = threading.Lock()
+kept: dict[str, ExpressionSet] = {}
+
+
+def current() -> ExpressionSet:
+    """What tags name now. It is stored from here on, so that any server can say what it is."""
+    (found,) = sql.bound(_Current, __file__, "current_set", {})
+    known = kept.get(found.version)
+    if known is not None and found.is_stored:
+        return known
+    (stored,) = sql.bound(_Stored, __file__, "store_set", {})
+    return _keep(stored)
+
+
+def of(versions: Collection[str]) -> dict[str, ExpressionSet]:
+    """The sets of these versions. Raises UnknownExpressionSet where one is not, or no more, there."""
+    found = {version: kept[version] for version in versions if version in kept}
+    missing = sorted(set(versions) - found.keys())
+    if missing:
+        rows = sql.bound(_Stored, __file__, "stored_sets", {"versions": missing})
+        found |= {row.version: _keep(row) for row in rows}
+    for version in missing:
+        if version not in found:
+            raise unknown(version)
+    return found
+
+
+def definitions(version: str) -> messages.ExpressionSet:
+    """Raises UnknownExpressionSet, also where an expression of it was deleted since."""
+    rows = sql.bound(_Definition, __file__, "set_definitions", {"version": version})
+    if not rows or len(rows) != rows[0].count:
+        raise unknown(version)
+    expressions = [
+        messages.SetExpression(row.expression, row.text, orjson.loads(row.namespaces))
+        for row in rows
+    ]
+    return messages.ExpressionSet(version, expressions)
+
+
+def forget() -> int:
+    """Delete sets that were superseded a while ago; how many."""
+    sql.run(__file__, "use_current_set", {})
+    return sql.run(__file__, "delete_sets", {"minutes": KEEP_MINUTES})
+
+
+def unknown(version: str) -> UnknownExpressionSet:
+    return UnknownExpressionSet(
+        f"no expression set {version[:64]}: lease again, or name the expressions by their ids"
+    )
+
+
+def _keep(row: _Stored) -> ExpressionSet:
+    made = ExpressionSet(row.version, Order(tuple(row.ids)))
+    with _lock:
+        kept[row.version] = made
+        while len(kept) > MAX_KEPT:
+            del kept[next(iter(kept))]
+    return made

@@ -1,0 +1,327 @@
+"""Leases and completions that name an expression set, whatever becomes of it meanwhile."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from tagmill.errors import Invalid, TagmillError, UnknownExpressionSet
+from tagmill.fleet.models import Partition
+from tagmill.flows import answers, maintenance
+from tagmill.matches import expression_sets, staleness
+from tagmill.matches.models import Expression, ExpressionSet, Match
+from tagmill.tags import previews, rebuilds, tags
+from tagmill.tags.models import Tag
+from tagmill.work import leases
+from tagmill.work.models import Worker
+from tagmill_wire import bitmap
+from tagmill_wire.messages import (
+    Completion,
+    LeaseAnswer,
+    LeasedPartition,
+    OfSet,
+    PartitionResult,
+    SlotVerdicts,
+    dump,
+)
+from tagmill_worker.evaluators.passes import PageAnswer
+from tagmill_worker.job import plan
+from tagmill_worker.pages import Page
+from tagmill_worker.sets import DefinedSet, defined
+from tests.support.fleet import ANY, BARE, GPU, HAS_GPU, carriers, north, put, the_partition
+from tests.support.sql import execute
+from tests.support.workers import a_worker, complete, pages, slots_of, work
+
+pytestmark = pytest.mark.django_db
+
+NONE = "//nothing"
+TWIN = "//node[@id]"
+DEFINITIONS = {"gpu": HAS_GPU, "any": ANY, "none": NONE}
+
+
+@pytest.fixture
+def worker(db: None, configure: Callable[..., None]) -> Worker:
+    """Three tags that are fresh on sixteen nodes; changes are left to workers."""
+    configure(partition_slots=8, settle_seconds=0)
+    north(*(f"n{number}" for number in range(16)))
+    for name, definition in DEFINITIONS.items():
+        tags.create(name, definition=definition)
+    found = a_worker()
+    work(found)
+    return found
+
+
+def leased(worker: Worker, most: int = 8) -> LeaseAnswer:
+    return leases.lease(worker, most, [], by_set=True)
+
+
+def set_of(answer: LeaseAnswer) -> DefinedSet | None:
+    if answer.set is UNSET:
+        return None
+    return defined(answer.set, expression_sets.definitions(answer.set))
+
+
+def said(
+    answer: LeaseAnswer, lease: LeasedPartition, *, by_set: bool = True
+) -> PartitionResult:
+    """What a worker that holds nothing says of a lease: its own words, and lxml's verdicts."""
+    assert answer.incarnation is not None
+    job = plan(lease, answer.expressions, None, answer.incarnation, set_of(answer))
+    rev, nodes = pages(lease.partition, job.since)
+    job.pages.append(Page(lease.partition, rev, None, is_empty=False, data=b""))
+    members = {
+        key: bitmap.from_slots(slots_of(item.text, nodes))
+        for key, item in job.pass_.expressions.items()
+    }
+    slots = bitmap.from_slots(node.slot for node in nodes)
+    job.fetched(PageAnswer(slots, members, len(nodes), 0.01))
+    return job.result(by_set=by_set)
+
+
+def change(*names: str, xml: bytes = BARE) -> None:
+    put(*names, xml=xml)
+
+
+def everything_is_true(*bare: str) -> None:
+    """Where these nodes, or n1, have no GPU."""
+    work(a_worker(name="last"))
+    assert staleness.stale_partitions() == []
+    every = {f"n{number}" for number in range(16)}
+    for tag in Tag.objects.select_related("expression"):
+        assert tag.expression is not None
+        having = every - set(bare or ["n1"])
+        expected = {HAS_GPU: having, ANY: every, TWIN: every, NONE: set()}[tag.expression.text]
+        assert carriers(tag.name) == expected, tag.name
+
+
+def test_a_change_is_leased_and_answered_by_set(worker: Worker) -> None:
+    change("n1")
+    answer = leased(worker)
+    (lease,) = answer.leases
+    assert (lease.expressions, answer.expressions) == ([], {})
+    assert lease.of_set == [OfSet(lease.rev - 1, None)]
+    result = said(answer, lease)
+    assert (result.matches, result.set, result.empty) == ([], answer.set, UNSET)
+    (outcome,) = complete(worker, result).results
+    assert (outcome.outcome, outcome.applied, outcome.stale) == ("applied", 3, 0)
+    assert not Match.objects.exclude(rev=None).exists()
+    everything_is_true()
+
+
+def test_a_whole_partition_names_what_has_members_and_one_bitmap_for_the_rest(
+    worker: Worker,
+) -> None:
+    rebuilds.request(list(DEFINITIONS), None)
+    answer = leased(worker)
+    results = [said(answer, lease) for lease in answer.leases]
+    assert [len(result.matches) for result in results] == [2, 2]
+    assert {type(result.empty) for result in results} == {str}
+    outcomes = complete(worker, *results).results
+    assert [(item.outcome, item.applied) for item in outcomes] == [("applied", 3)] * 2
+    change("n3")
+    everything_is_true("n3")
+
+
+def test_who_does_not_ask_for_sets_is_answered_as_before(worker: Worker) -> None:
+    change("n1")
+    answer = leases.lease(worker, 8, [])
+    (lease,) = answer.leases
+    assert (len(lease.expressions), len(answer.expressions)) == (3, 3)
+    for body in (dump(answer), dump(said(answer, lease))):
+        assert not any(name in body for name in (b'set":', b'changed":', b'empty":'))
+    assert not ExpressionSet.objects.exists()
+
+
+def test_a_preview_makes_no_version_and_brings_its_definition(
+    worker: Worker, django_user_model: Any
+) -> None:
+    change("n1")
+    before = expression_sets.current().version
+    previews.start("//new", {}, django_user_model.objects.create(username="ann"), "c", None)
+    assert expression_sets.current().version == before
+    answer = leased(worker)
+    assert answer.set is UNSET
+    assert [item.text for item in answer.expressions.values()] == ["//new"]
+
+
+def test_a_few_of_many_bring_their_definitions(worker: Worker) -> None:
+    for number in range(14):
+        tags.create(f"t{number}", definition=f"//t{number}")
+    work(worker)
+    tags.create("new", definition="//new")
+    answer = leased(worker)
+    assert answer.set is UNSET
+    assert len(answer.expressions) == 1
+
+
+def a_new_tag() -> None:
+    tags.create("twin", definition=TWIN)
+
+
+def a_deleted_tag() -> None:
+    tags.delete("any")
+
+
+def another_definition() -> None:
+    tags.update("any", definition=NONE)
+
+
+def another_server() -> None:
+    """It has never seen the set."""
+    expression_sets.kept.clear()
+
+
+def nothing() -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    "meanwhile", [a_new_tag, a_deleted_tag, another_definition, another_server, nothing]
+)
+def test_what_is_live_may_change_between_lease_and_completion(
+    worker: Worker, meanwhile: Callable[[], None]
+) -> None:
+    change("n1")
+    answer = leased(worker)
+    (lease,) = answer.leases
+    result = said(answer, lease)
+    meanwhile()
+    (outcome,) = complete(worker, result).results
+    assert outcome.applied == 3
+    everything_is_true()
+
+
+def test_a_set_that_is_gone_is_refused_and_the_result_goes_by_expression(worker: Worker) -> None:
+    change("n1")
+    answer = leased(worker)
+    (lease,) = answer.leases
+    by_set, plain = said(answer, lease), said(answer, lease, by_set=False)
+    tags.delete("none")
+    ExpressionSet.objects.update(used_at="2000-01-01T00:00Z")
+    maintenance.collect()
+    expression_sets.kept.clear()
+    with pytest.raises(UnknownExpressionSet):
+        complete(worker, by_set)
+    with pytest.raises(UnknownExpressionSet):
+        expression_sets.definitions(str(answer.set))
+    assert staleness.stale_partitions() == [lease.partition]
+    (outcome,) = complete(worker, plain).results
+    assert outcome.outcome == "applied"
+    everything_is_true()
+    # The next lease names what is there.
+    change("n2", xml=GPU + b" ")
+    following = leased(worker)
+    assert following.set not in (UNSET, answer.set)
+    expression_sets.definitions(str(following.set))
+
+
+def test_a_set_without_one_of_its_definitions_is_unknown(worker: Worker) -> None:
+    version = expression_sets.current().version
+    tags.delete("none")
+    Expression.objects.filter(text=NONE).delete()
+    with pytest.raises(UnknownExpressionSet):
+        expression_sets.definitions(version)
+
+
+def test_the_current_set_is_kept_however_old(worker: Worker) -> None:
+    version = expression_sets.current().version
+    ExpressionSet.objects.update(used_at="2000-01-01T00:00Z")
+    assert expression_sets.forget() == 0
+    assert expression_sets.definitions(version).version == version
+
+
+ALL = OfSet(1)
+ZERO, TWO, BEYOND, LONG = "AA==", "Ag==", "CA==", "AAA="
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"set": "0" * 32}, None),
+        ({"set": UNSET}, "results[1].deltas"),
+        ({"set": UNSET, "deltas": UNSET}, "results[1].changed"),
+        ({"deltas": [OfSet(None)]}, "results[1].deltas[0].base_rev"),
+        ({"deltas": [OfSet(1, LONG)]}, "results[1].deltas[0].which"),
+        ({"deltas": [OfSet(1, BEYOND)]}, "results[1].deltas[0].which"),
+        ({"deltas": [ALL, OfSet(0, TWO)]}, "results[1].deltas[1].which"),
+        ({"changed": [SlotVerdicts(0, LONG)]}, "results[1].changed[0].holds"),
+        ({"changed": [SlotVerdicts(0, BEYOND)]}, "results[1].changed[0].holds"),
+        ({"changed": [SlotVerdicts(0, "?")]}, "results[1].changed[0].holds"),
+        ({"changed": [SlotVerdicts(-1, ZERO)]}, "results[1].changed[0].slot"),
+        ({"changed": [SlotVerdicts(0, ZERO)] * 2}, "results[1].changed[1].slot"),
+        ({"changed": [SlotVerdicts(8, ZERO)]}, "results[1].changed"),
+        ({"changed": [SlotVerdicts(1 << 62, ZERO)]}, "results[1].changed"),
+        ({"deltas": [OfSet(1, ZERO)], "changed": [SlotVerdicts(0, TWO)]}, "results[1].changed[0]"),
+        ({"empty": TWO}, "results[1].empty"),
+        ({"empty": BEYOND}, "results[1].empty"),
+    ],
+)
+def test_what_cannot_be_is_refused_and_nothing_is_applied(
+    worker: Worker, wrong: dict[str, Any], field: str | None
+) -> None:
+    change("n1", "n9")
+    answer = leased(worker)
+    results = [said(answer, lease) for lease in answer.leases]
+    results[1] = replace(results[1], **wrong)
+    with pytest.raises(TagmillError) as caught:
+        complete(worker, *results)
+    if field is None:
+        assert isinstance(caught.value, UnknownExpressionSet)
+    else:
+        assert isinstance(caught.value, Invalid)
+        assert caught.value.extra["field"].startswith(field)
+    assert len(staleness.stale_partitions()) == 2
+
+
+def test_results_that_name_a_set_are_bounded(worker: Worker) -> None:
+    change("n1")
+    answer = leased(worker)
+    result = said(answer, answer.leases[0])
+    with pytest.raises(Invalid, match="at most name a set"):
+        complete(worker, *[result] * (answers.MAX_BY_SET + 1))
+
+
+TAGS = 500
+
+
+def many(configure: Callable[..., None]) -> Partition:
+    """A partition of 4,096 slots, on which 500 tags are settled, and then a node changes."""
+    configure(partition_slots=4096, settle_seconds=0)
+    north("n0", "n1")
+    made = Expression.objects.bulk_create(
+        Expression(text=text, digest=hashlib.sha256(text.encode()).digest())
+        for text in (f"//node[@class='display'][{n} > 0]" for n in range(TAGS))
+    )
+    Tag.objects.bulk_create(Tag(name=f"t{item.id}", expression=item) for item in made)
+    partition = the_partition()
+    members = bitmap.to_bytes(3, 4096)
+    Match.objects.bulk_create(
+        Match(expression=item, partition=partition, members=members) for item in made
+    )
+    execute("UPDATE partition SET settled_rev = rev")
+    change("n1")
+    return the_partition()
+
+
+def test_a_change_with_500_tags_is_a_few_hundred_bytes(
+    db: None, configure: Callable[..., None]
+) -> None:
+    partition, worker = many(configure), a_worker()
+    answer = leased(worker)
+    (lease,) = answer.leases
+    result = said(answer, lease)
+    said_bytes = len(dump(Completion(str(worker.uuid), str(worker.incarnation), [result])))
+    assert len(dump(answer)) < 450
+    assert said_bytes < 600
+    # What expressions one by one take.
+    assert len(dump(said(answer, lease, by_set=False))) > 1000 * said_bytes
+    (outcome,) = complete(worker, result).results
+    assert (outcome.applied, outcome.stale) == (TAGS, 0)
+    assert staleness.stale([partition.id]) == []
+    assert Match.objects.filter(rev=None).count() == TAGS
+    assert {bytes(match.members)[:1] for match in Match.objects.all()} == {b"\1"}
