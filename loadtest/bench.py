@@ -29,6 +29,7 @@ MAX_SIZES = {
     "uploaders": 256,
     "previews": 100_000,
     "clients": 1_000,
+    "generated": 10_000,
     "processes": 64,
 }
 

@@ -107,7 +107,7 @@ class Nodes(Resource):
     roles = {"POST": Role.UPLOADER}
     has_pages = True
     body_limit = limits.LARGE
-    parameters = frozenset({"tag", "not_tag", "cluster", "hostname"})
+    parameters = frozenset({"tag", "not_tag", "cluster", "hostname", "q"})
     serializer_class = NodeOut
     queryset = Node.objects.all()
 
@@ -123,6 +123,9 @@ class Nodes(Resource):
             ),
             OpenApiParameter("cluster", str, description="Name or uuid."),
             OpenApiParameter("hostname", str, description="Exactly."),
+            OpenApiParameter(
+                "q", str, description="What the hostname or the system_id begins with, in any case."
+            ),
         ],
     )
     def get(self, request: Request) -> Response:
@@ -160,8 +163,9 @@ class Nodes(Resource):
         nodes."""
         given = self.request.query_params
         hostname, cluster = given.get("hostname"), given.get("cluster")
-        if hostname is not None and "\0" in hostname:
-            raise Invalid("a hostname has no NUL character", field="hostname")
+        for name in ("hostname", "q"):
+            if "\0" in given.get(name, ""):
+                raise Invalid("a hostname has no NUL character", field=name)
         with_tags, without = given.getlist("tag"), given.getlist("not_tag")
         if len(with_tags) + len(without) > MAX_TAG_FILTERS:
             raise Invalid(f"at most {MAX_TAG_FILTERS} tags in one question", field="tag")
@@ -170,6 +174,7 @@ class Nodes(Resource):
             not_tags=tuple(_tag_id(name) for name in without),
             cluster=None if cluster is None else cluster_named(cluster).id,
             hostname=hostname,
+            prefix=given.get("q", ""),
         )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from django.http import HttpResponse
+from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -60,6 +61,7 @@ class WorkerOut(serializers.Serializer[Any]):
     )
     registered_at = serializers.DateTimeField()
     last_heartbeat = serializers.DateTimeField()
+    alive = serializers.BooleanField(help_text="It was heard of within TAGMILL_LEASE_SECONDS.")
     leases = LeaseOut(many=True)
 
 
@@ -80,6 +82,8 @@ class Workers(Resource):
 def _with_clusters(worker: Any) -> Any:
     found = workers.clusters_of(worker.token)
     worker.clusters = None if found is None else [cluster.name for cluster in found]
+    silence = timezone.now() - worker.last_heartbeat
+    worker.alive = silence.total_seconds() < load().lease_seconds
     return worker
 
 

@@ -13,7 +13,7 @@ from api import metrics
 from api.protocol import called, check_leases
 from api.server.broker import Broker
 from api.server.http import Request
-from api.server.lease import check, give_up
+from api.server.lease import check, give_up, speed_of
 from api.server.native import Native, body_of, credentials, respond
 from api.server.operations import WORKERS, Answer, Content, Operation
 from api.server.threads import Threads
@@ -101,6 +101,6 @@ def take(token: str, body: bytes) -> Completed:
         return Completed(dump(answer), completion.worker, None)
     if asked.leases is not None:
         leases.give_back_unnamed(worker, [*asked.leases, *named])
-    granted = leases.grant(worker, asked.max_partitions, asked.holds)
+    granted = leases.grant(worker, asked.max_partitions, asked.holds, speed_of(asked))
     dumped = dump(replace(answer, next=granted.answer))
     return Completed(dumped, completion.worker, granted if granted.answer.leases else None)

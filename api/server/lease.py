@@ -14,6 +14,7 @@ from api.server.operations import APPLIED, PREFER, WORKERS, Answer, Content, Ope
 from api.strict import refuse_type
 from tagmill.errors import Invalid
 from tagmill.work import leases
+from tagmill.work.policy import Speed
 from tagmill_wire.messages import TOKEN_SCHEME, LeaseAnswer, LeaseRequest, NextLease, dump
 
 WAIT = re.compile(r"(?:^|[,;\s])wait=(\d{1,6})(?:$|[,;\s])")
@@ -75,7 +76,7 @@ def take(poll: Poll) -> Taken:
     else:
         asked = poll.asked
         worker = caller(poll.token, UUID(asked.worker))
-    granted = leases.grant(worker, asked.max_partitions, asked.holds)
+    granted = leases.grant(worker, asked.max_partitions, asked.holds, speed_of(asked))
     if granted.answer.leases:
         poll.dumped = dump(granted.answer)
     clusters = None if worker.cluster_ids is None else frozenset(worker.cluster_ids)
@@ -89,6 +90,10 @@ def check(asked: LeaseRequest | NextLease) -> None:
     if len(asked.holds) > MAX_HOLDS:
         raise Invalid(f"must be {MAX_HOLDS} partitions at most", field="holds")
     check_leases(asked.leases or ())
+
+
+def speed_of(asked: LeaseRequest | NextLease) -> Speed | None:
+    return None if asked.pace is None else Speed(asked.pace.document, asked.pace.evaluation)
 
 
 def give_back(poll: Poll, answer: LeaseAnswer) -> None:

@@ -61,10 +61,40 @@ pub trait Evaluator<'a> {
     /// `lang()`.
     fn is_language(&self, node: Self::Node, wanted: &str) -> Evaluated<bool>;
 
+    /// What the numbers of all nodes add up to, in document order.
+    fn sum(&self, set: &'a NodeSet, at: Context<Self::Node>) -> Evaluated<f64> {
+        let values = self.values(set, at)?;
+        Ok(values.iter().fold(0.0, |sum, value| sum + number::parse(value)))
+    }
+    /// Whether any pair of nodes of two sets compares so.
+    fn sets(
+        &self,
+        cmp: Cmp,
+        a: &'a NodeSet,
+        b: &'a NodeSet,
+        at: Context<Self::Node>,
+    ) -> Evaluated<bool> {
+        let (a, b) = (self.values(a, at)?, self.values(b, at)?);
+        self.budget().spend(a.len() + b.len())?;
+        Ok(compare_values(cmp, a, b))
+    }
+    /// The value of a boolean that the evaluator has a quicker way for.
+    fn known(&self, _: &'a BoolExpr, _: Context<Self::Node>) -> Evaluated<Option<bool>> {
+        Ok(None)
+    }
+
+    /// The value of a number that the evaluator has a quicker way for.
+    fn known_num(&self, _: &'a NumExpr, _: Context<Self::Node>) -> Evaluated<Option<f64>> {
+        Ok(None)
+    }
+
     /// Evaluates to a boolean.
     fn bool(&self, expr: &'a BoolExpr, at: Context<Self::Node>) -> Evaluated<bool> {
         // A predicate may be a thousand operators long.
         self.budget().spend(1)?;
+        if let Some(known) = self.known(expr, at)? {
+            return Ok(known);
+        }
         Ok(match expr {
             BoolExpr::Const(value) => *value,
             BoolExpr::And(a, b) => self.bool(a, at)? && self.bool(b, at)?,
@@ -83,11 +113,7 @@ pub trait Evaluator<'a> {
                 let wanted = self.str(b, at)?;
                 self.any(set, at, &|value| (value == wanted) != *unequal)?
             }
-            BoolExpr::Sets(cmp, a, b) => {
-                let (a, b) = (self.values(a, at)?, self.values(b, at)?);
-                self.budget().spend(a.len() + b.len())?;
-                compare_values(*cmp, a, b)
-            }
+            BoolExpr::Sets(cmp, a, b) => self.sets(*cmp, a, b, at)?,
             BoolExpr::Contains(a, b) => text::contains(&self.str(a, at)?, &self.str(b, at)?),
             BoolExpr::StartsWith(a, b) => self.str(a, at)?.starts_with(&*self.str(b, at)?),
             BoolExpr::Lang(a) => self.is_language(at.node, &self.str(a, at)?)?,
@@ -97,6 +123,9 @@ pub trait Evaluator<'a> {
     /// Evaluates to a number.
     fn num(&self, expr: &'a NumExpr, at: Context<Self::Node>) -> Evaluated<f64> {
         self.budget().spend(1)?;
+        if let Some(known) = self.known_num(expr, at)? {
+            return Ok(known);
+        }
         Ok(match expr {
             NumExpr::Const(value) => *value,
             NumExpr::Position => at.position as f64,
@@ -104,10 +133,7 @@ pub trait Evaluator<'a> {
             NumExpr::Arith(arith, a, b) => arith.apply(self.num(a, at)?, self.num(b, at)?),
             NumExpr::Neg(a) => -self.num(a, at)?,
             NumExpr::Count(set) => self.count(set, at)? as f64,
-            NumExpr::Sum(set) => {
-                let values = self.values(set, at)?;
-                values.iter().fold(0.0, |sum, value| sum + number::parse(value))
-            }
+            NumExpr::Sum(set) => self.sum(set, at)?,
             NumExpr::Text(a) => number::parse(&self.str(a, at)?),
             NumExpr::Bool(a) => f64::from(u8::from(self.bool(a, at)?)),
             NumExpr::Length(a) => self.str(a, at)?.chars().count() as f64,

@@ -3,6 +3,9 @@
 Every arm runs on one core, over the same documents, and answers the same expressions: the real ones
 that both evaluators compile. A figure is the mean over the expressions, of the median over the
 repetitions. The kernel's answers are compared with lxml's, document by document.
+
+Then every kind of definition (`kinds`), in the kernel: the dearest of them, since work that is
+bounded is bounded by the dearest. lxml answers a sample of the documents.
 """
 
 from __future__ import annotations
@@ -19,10 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from fixtures.generate import PROFILES, ProfileName, generate
 from loadtest.bench import Bench, BenchError, Session, check_sizes, machine
+from loadtest.benches.kinds import GENERATED, Kind, kinds
 from loadtest.references.documents import NodeDocuments
 from loadtest.references.libxml_postgres import libxml_postgres
 from loadtest.references.xpath_exists import XpathExists
@@ -37,6 +42,13 @@ IMAGE_NODES = 1024
 # lxml's trees take ten times the bytes of the XML: few are held at a time.
 TREES = 500
 MANY = 500
+# Steps a document, as a worker allows them: lxml answers what runs past them.
+STEPS = 50_000
+# lxml's time grows with the square of a document, or worse, for some kinds: it answers few
+# documents, until an expression has taken so many seconds.
+SAMPLE = 32
+SAMPLE_SECONDS = 0.5
+SHOWN = 10
 # Few elements satisfy it, and its postings say which.
 SELECTIVE = "//node[@id='display:1']"
 
@@ -47,6 +59,7 @@ class EvaluateOptions:
     profile: ProfileName
     seed: int
     repetitions: int
+    generated: int
 
 
 @dataclass
@@ -88,6 +101,7 @@ class EvaluateBench:
         images = self._kernel_cold()
         self._kernel_warm(images, reference)
         selective, many, parsed = self._selective(images), self._many(images), self._image_bytes
+        self._kinds(images)
         del images
         self._database(reference)
         return self._result(selective, many, parsed)
@@ -179,6 +193,35 @@ class EvaluateBench:
             image.evaluate(expressions)
         return time.perf_counter() - started
 
+    # -- every kind of definition -----------------------------------------------------------------
+
+    def _kinds(self, images: list[Any]) -> None:
+        chosen = kinds(self.options.seed, self.options.generated)
+        self._console.print(f"kernel: {len(chosen)} kinds of definitions", style="dim")
+        sample = _trees(list(islice(self._nodes(), SAMPLE)))
+        self.kinds = [self._kind(kind, images, sample) for kind in chosen]
+        self.mismatches += sum(kind["mismatches"] for kind in self.kinds)
+
+    def _kind(self, kind: Kind, images: list[Any], sample: list[Any]) -> dict[str, Any]:
+        expression = self.kernel.Expression(kind.expression, {})
+        found: list[Any] = []
+
+        def answer() -> None:
+            found[:] = [
+                image.evaluate([expression], budget_steps=STEPS * len(image))[0] for image in images
+            ]
+
+        seconds = self._median(answer, collected=False)
+        stopped = any(isinstance(answer, Exception) for answer in found)
+        return {
+            "name": kind.name,
+            "expression": kind.expression,
+            "us": round(1e6 * seconds / self.options.nodes, 4),
+            "engine": expression.explain,
+            "stopped": stopped,
+            "mismatches": 0 if stopped else _sampled(kind.expression, found[0], sample),
+        }
+
     # -- the database ----------------------------------------------------------------------------
 
     def _database(self, reference: dict[str, list[bool]]) -> None:
@@ -206,10 +249,11 @@ class EvaluateBench:
     def _arm(self, name: str) -> Arm:
         return self.arms.setdefault(name, Arm(name))
 
-    def _median(self, work: Callable[[], Any]) -> float:
+    def _median(self, work: Callable[[], Any], *, collected: bool = True) -> float:
         times = []
         for _ in range(self.options.repetitions):
-            gc.collect()
+            if collected:
+                gc.collect()
             started = time.perf_counter()
             work()
             times.append(time.perf_counter() - started)
@@ -235,12 +279,26 @@ class EvaluateBench:
             "image_bytes_per_node": round(image_bytes / nodes, 1),
             "image_bytes_vs_xml": round(image_bytes / self.bytes, 4),
             "ratios": {name: round(value, 6) for name, value in ratios.items()},
+            "kinds": self.kinds,
+            "worst_kind": max(self.kinds, key=lambda kind: kind["us"]),
             "mismatches": self.mismatches,
         }
 
 
 def _trees(nodes: Sequence[dict[str, str]]) -> list[Any]:
     return [composed.compose(probes) for probes in nodes]
+
+
+def _sampled(text: str, bitmap: bytes, sample: list[Any]) -> int:
+    """How many documents of the sample lxml answers otherwise, as far as it gets in its time."""
+    compiled = evaluation.compile(text, {})
+    bits, wrong = int.from_bytes(bitmap, "little"), 0
+    deadline = time.perf_counter() + SAMPLE_SECONDS
+    for slot, tree in enumerate(sample):
+        wrong += bool(bits >> slot & 1) != compiled.matches(tree)
+        if time.perf_counter() > deadline:
+            break
+    return wrong
 
 
 def _compilable(kernel: Any) -> Iterator[str]:
@@ -277,12 +335,14 @@ class EvaluateCommand(Bench):
         parser.add_argument("--profile", choices=PROFILES, default="lean")
         parser.add_argument("--seed", type=int, default=1)
         parser.add_argument("--repetitions", type=int, default=3, help="medians are over these")
+        parser.add_argument(
+            "--generated", type=int, default=GENERATED, help="combinations that are drawn at random"
+        )
 
     def run(self, options: dict[str, Any], session: Session) -> dict[str, Any]:
-        check_sizes(options, "nodes", "repetitions")
-        chosen = EvaluateOptions(
-            **{name: options[name] for name in ("nodes", "profile", "seed", "repetitions")}
-        )
+        check_sizes(options, "nodes", "repetitions", "generated")
+        names = ("nodes", "profile", "seed", "repetitions", "generated")
+        chosen = EvaluateOptions(**{name: options[name] for name in names})
         try:
             bench = EvaluateBench(chosen, session.console)
         except ImportError as error:
@@ -299,4 +359,11 @@ class EvaluateCommand(Bench):
         console.print(table)
         for name, ratio in result["ratios"].items():
             console.print(f"{name}: {ratio:.4f}")
+        worst = Table(title=f"the dearest of {len(result['kinds'])} kinds of definitions")
+        worst.add_column("kind")
+        worst.add_column("expression", overflow="fold")
+        worst.add_column("us a document", justify="right")
+        for kind in sorted(result["kinds"], key=lambda kind: kind["us"], reverse=True)[:SHOWN]:
+            worst.add_row(kind["name"], escape(kind["expression"]), f"{kind['us']:,.2f}")
+        console.print(worst)
         console.print(f"mismatches with lxml: {result['mismatches']}")

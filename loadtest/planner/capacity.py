@@ -19,7 +19,7 @@ it has; the slowest decides:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from loadtest.planner import sharing
 from loadtest.planner.costs import (
@@ -28,11 +28,13 @@ from loadtest.planner.costs import (
     completion_units,
     fetch_units,
     lease_units,
+    node_units,
     request_units,
     units,
 )
 from loadtest.planner.demand import Demand
 from loadtest.planner.sharing import AHEAD_SECONDS, Shared
+from tagmill.work.policy import Speed
 
 # Costs are not known better than this, so nothing is added for a smaller excess. (The origin's
 # author did the same: 25 clusters at 8 to 1 made "~3" API servers.)
@@ -84,7 +86,29 @@ def shared(costs: Costs, demand: Demand, workers: int) -> Shared:
     partitions = costs.partitions(demand)
     if not costs.overlap:
         return sharing.one_by_one(partitions)
-    return sharing.shared(partitions, workers, is_cold=demand.is_cold)
+    made = sharing.shared(partitions, workers, is_cold=demand.is_cold, most=most(costs, demand))
+    return replace(made, leases=made.leases * parts(costs, demand))
+
+
+def most(costs: Costs, demand: Demand) -> int:
+    """The partitions of a lease at most, which is bounded in time."""
+    return sharing.most(*_partition(costs, demand), is_cold=demand.is_cold)
+
+
+def parts(costs: Costs, demand: Demand) -> int:
+    """The leases in which the tags of one partition come."""
+    return sharing.parts(*_partition(costs, demand), is_cold=demand.is_cold)
+
+
+def _partition(costs: Costs, demand: Demand) -> tuple[float, int, Speed]:
+    return demand.nodes / costs.partitions(demand), demand.tags, worker_speed(costs, demand)
+
+
+def worker_speed(costs: Costs, demand: Demand) -> Speed:
+    """As a worker measures it."""
+    cold = costs.of("worker", fetch_units(demand.but(is_cold=True), 1))
+    warm = costs.of("worker", node_units(demand, 1))
+    return Speed(cold, warm / max(1, demand.tags))
 
 
 def counts(costs: Costs, demand: Demand, workers: int) -> dict[str, float]:

@@ -1,6 +1,7 @@
 """How the queue shares a rebuild's partitions among workers (`tagmill.work.policy`).
 
-A rebuild alone: previews and changes come before it, and are bounded in time."""
+A rebuild alone: previews, changes and definitions come before it, and are bounded in time. So are
+its own leases: `most` is how many partitions a worker evaluates and reads in the time of one."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tagmill.work import policy
-from tagmill.work.policy import MAX_ORDINARY
+from tagmill.work.policy import MAX_ORDINARY, Candidate, Speed
 from tagmill_worker.completer import LINGER_SECONDS, MAX_RESULTS
 from tagmill_worker.runtime import LOW_WATER_SECONDS as AHEAD_SECONDS
 
@@ -20,7 +21,9 @@ __all__ = [
     "MAX_ORDINARY",
     "MAX_RESULTS",
     "Shared",
+    "most",
     "one_by_one",
+    "parts",
     "runs",
     "shared",
     "size",
@@ -39,16 +42,30 @@ class Shared:
     waiting: int
 
 
-def size(left: int, workers: int, *, is_cold: bool) -> int:
+def most(nodes: float, tags: int, speed: Speed, *, is_cold: bool) -> int:
+    """The partitions of so many nodes that a lease has at most: one at least."""
+    each = Candidate(0, 0, 0, round(nodes))
+    held = () if is_cold else (0,)
+    return policy.fitting([each] * MAX_ORDINARY, tags, speed, held)
+
+
+def parts(nodes: float, tags: int, speed: Speed, *, is_cold: bool) -> int:
+    """The leases in which the tags of one partition come."""
+    return -(-tags // max(1, policy.part(tags, round(nodes), speed, is_held=not is_cold)))
+
+
+def size(left: int, workers: int, *, is_cold: bool, most: int = MAX_ORDINARY) -> int:
     """Partitions of the next lease, while so many are left. Workers that hold them get their part
     at once; who has to fetch them gets half of it, so that all end together."""
-    return min(left, policy.lease_size(left, workers, 0 if is_cold else left))
+    return min(left, most, policy.lease_size(left, workers, 0 if is_cold else left))
 
 
-def runs(partitions: int, workers: int, *, is_cold: bool) -> Iterator[tuple[int, int]]:
+def runs(
+    partitions: int, workers: int, *, is_cold: bool, most: int = MAX_ORDINARY
+) -> Iterator[tuple[int, int]]:
     """(size, count): so many leases of one size follow one another. Sizes only fall, so that there
     are no more runs than sizes, however large the fleet."""
-    next_size = functools.partial(size, workers=workers, is_cold=is_cold)
+    next_size = functools.partial(size, workers=workers, is_cold=is_cold, most=most)
     left = partitions
     while left:
         taken = next_size(left)
@@ -60,8 +77,8 @@ def runs(partitions: int, workers: int, *, is_cold: bool) -> Iterator[tuple[int,
 
 
 @functools.lru_cache(maxsize=1024)
-def shared(partitions: int, workers: int, *, is_cold: bool) -> Shared:
-    made = list(runs(partitions, workers, is_cold=is_cold))
+def shared(partitions: int, workers: int, *, is_cold: bool, most: int = MAX_ORDINARY) -> Shared:
+    made = list(runs(partitions, workers, is_cold=is_cold, most=most))
     left, waiting = partitions, 0
     for taken, count in made:
         waiting += count * left - taken * count * (count - 1) // 2

@@ -16,7 +16,7 @@ from typing import Any
 import simpy
 
 from loadtest.planner import sharing
-from loadtest.planner.capacity import MIN_SECONDS, Deployment, batches, shared
+from loadtest.planner.capacity import MIN_SECONDS, Deployment, batches, most, parts, shared
 from loadtest.planner.costs import (
     Costs,
     Units,
@@ -94,6 +94,7 @@ class _Rebuild:
             # Whole leases.
             self._step = MAX_ORDINARY * math.ceil(self._step / MAX_ORDINARY)
         self._nodes_each = demand.nodes / partitions
+        self._most, self._parts = most(costs, demand), parts(costs, demand)
         self._partitions_per_lease = partitions / shared(costs, demand, workers).leases
         self._busy = {"worker": 0.0, "api": 0.0, "database": 0.0}
         self._waits: list[float] = []
@@ -185,7 +186,7 @@ class _Rebuild:
         if not self._left:
             return 0, 0
         is_cold = self._demand.is_cold
-        size = sharing.size(self._left, self._workers, is_cold=is_cold)
+        size = sharing.size(self._left, self._workers, is_cold=is_cold, most=self._most)
         # The last are single ones, to end as evenly.
         count = max(1, min(self._step, self._share()) // size)
         self._left -= size * count
@@ -207,7 +208,9 @@ class _Rebuild:
         began = self._env.now
         # Half of them are gone when half of the leases are taken. Every lease looks at all slices.
         waiting = (self._left + size - (size - size // count) / 2) * self._slices
-        amounts = lease_units(size, waiting * count, count)
+        # Where a partition's tags come in several leases, each of them looks at what waits.
+        leases = count * self._parts
+        amounts = lease_units(size, waiting * leases, leases)
         yield from self._serve("api", amounts)
         yield from self._serve("database", amounts)
         self._waits.append((self._env.now - began) / count)

@@ -19,6 +19,7 @@ from urllib.request import urlopen
 ROOT = Path(__file__).resolve().parents[2]
 MANAGE = ROOT / "manage.py"
 START_SECONDS = 60
+CACHE_BYTES = ("--cache-bytes", "2GiB")
 STOP_SECONDS = 30
 # linux/prctl.h
 PR_SET_PDEATHSIG = 1
@@ -46,10 +47,12 @@ class Stack:
         self._spawn("server", "serve", "--listen", self.listen, *options)
         self._wait_until_ready()
 
-    def start_workers(self, count: int, *options: str) -> None:
+    def start_workers(self, count: int, *options: str, cache: Path | None = None) -> None:
+        """`cache`: where each of them has a directory of its own for what it holds."""
         for number in range(1, count + 1):
             name = f"worker-{number}"
-            self._spawn(name, "worker", "--server", self.url, "--name", name, *options)
+            kept = () if cache is None else ("--cache-dir", str(cache / name), *CACHE_BYTES)
+            self._spawn(name, "worker", "--server", self.url, "--name", name, *kept, *options)
 
     def stop_workers(self) -> None:
         self._stop([name for name in self._processes if name.startswith("worker-")])

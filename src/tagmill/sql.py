@@ -80,6 +80,8 @@ def _bound(module_file: str, name: str, parameters: dict[str, Any]) -> Iterator[
     """A cursor that has run the query."""
     # The stubs know neither what wraps a cursor nor that this one takes a connection.
     database, cursor_of = cast(Any, connection), cast(Any, ServerBindingCursor)
+    # As Django's own cursor: it may be the first statement on a connection that broke meanwhile.
+    database.close_if_health_check_failed()
     database.ensure_connection()
     with database.wrap_database_errors:
         server_side = cursor_of(database.connection)

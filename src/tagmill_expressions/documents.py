@@ -63,17 +63,40 @@ def parse(data: bytes, limits: Limits) -> etree._Element:
     return _parse(*_accepted(data, limits), limits)
 
 
-def normalise(data: bytes, limits: Limits) -> str:
-    """The text to keep: what was uploaded, without byte order mark, XML declaration and DOCTYPE, of
-    which the line ends stay: a line has the number that it has in what was uploaded.
+@dataclass(frozen=True)
+class Unparsed:
+    """A document from outside, of which all is known that can be told without a tree."""
 
-    Raises as `parse` does, with the line and column of the uploaded document.
-    """
-    text, start, doctype = _accepted(data, limits)
+    text: str
+    start: int
+    doctype: tuple[int, int]
+    limits: Limits
+
+    def check(self) -> None:
+        """Raises as `parse` does, with line and column of the uploaded document. Whether it does
+        depends on what is kept alone: what was kept before needs no check."""
+        _parse(self.text, self.start, self.doctype, self.limits)
+
+    def kept(self) -> str:
+        """The text to keep: what was uploaded, without byte order mark, XML declaration and
+        DOCTYPE, of which the line ends stay: a line has the number that it has in what was
+        uploaded."""
+        text, start, doctype = self.text, self.start, self.doctype
+        above, between = text.count("\n", 0, start), text.count("\n", *doctype)
+        return "\n" * above + text[start : doctype[0]] + "\n" * between + text[doctype[1] :]
+
+
+def unparsed(data: bytes, limits: Limits) -> Unparsed:
+    """Raises DocumentError or DocumentTooLarge for what needs no parser."""
+    return Unparsed(*_accepted(data, limits), limits)
+
+
+def normalise(data: bytes, limits: Limits) -> str:
+    """The text to keep of a document that is checked. Raises as `parse` does."""
+    found = unparsed(data, limits)
     # The tree is gone before the text is copied: both are large.
-    _parse(text, start, doctype, limits)
-    above, between = text.count("\n", 0, start), text.count("\n", *doctype)
-    return "\n" * above + text[start : doctype[0]] + "\n" * between + text[doctype[1] :]
+    found.check()
+    return found.kept()
 
 
 def compose(probes: Mapping[str, str]) -> etree._ElementTree:
@@ -130,7 +153,8 @@ def _accepted(data: bytes, limits: Limits) -> tuple[str, int, tuple[int, int]]:
         again = _skip_prolog(text, doctype[1])
         if text.startswith("<!DOCTYPE", again):
             refuse("a second DOCTYPE: remove it", text, again)
-    nodes = count_nodes(text)
+    # Each takes a character, and attributes count twice: most documents need not be counted.
+    nodes = count_nodes(text) if 2 * len(text) > limits.nodes else 0
     if nodes > limits.nodes:
         message = (
             f"the document has up to {nodes:,} nodes, more than the limit of {limits.nodes:,}: "

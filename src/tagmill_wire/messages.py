@@ -21,6 +21,10 @@ TOKEN_SCHEME = "Worker"  # noqa: S105 - the name of the Authorization scheme
 Bigint: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 
+# No measurement is below nothing, or above an hour.
+Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=3600)]
+
+
 class WireError(ValueError):
     """A message that does not fit the schema; `path` names the place, as `results[0].rev`."""
 
@@ -78,6 +82,14 @@ class HeartbeatAnswer(Message, frozen=True):
     lost: list[str]
 
 
+class Pace(Message, frozen=True):
+    """What evaluation takes a worker of late, in seconds: to read one node's documents where it
+    does not hold them, and one expression on one node."""
+
+    document: Seconds
+    evaluation: Seconds
+
+
 class LeaseRequest(Message, frozen=True):
     worker: str
     max_partitions: Bigint = 1
@@ -85,6 +97,8 @@ class LeaseRequest(Message, frozen=True):
     leases: list[str] | None = None
     """All that the worker has; None: it does not say. Others of its leases were answers that never
     reached it."""
+    pace: Pace | None = None
+    """None: not known; then a lease is bounded by count alone."""
 
 
 class StaleExpression(Message, frozen=True):
@@ -163,6 +177,7 @@ class NextLease(Message, frozen=True):
     max_partitions: Bigint = 1
     holds: list[Bigint] = []
     leases: list[str] | None = None
+    pace: Pace | None = None
 
 
 class Completion(Message, frozen=True, omit_defaults=True):

@@ -66,6 +66,10 @@ def test_nodes_are_found_by_tag_cluster_and_hostname(
     assert found(admin, cluster="south", tag="t1") == []
     assert found(admin, hostname="host-c") == ["c"]
     assert found(admin, hostname="host") == []
+    assert found(admin, q="HOST-C") == ["c"]
+    assert found(admin, q="C") == ["c"]
+    assert found(admin, q="ost-c") == []
+    assert len(found(admin, q="host")) > 1
 
 
 def test_a_tag_that_does_not_exist_is_an_error_not_an_empty_answer(viewer: APIClient) -> None:

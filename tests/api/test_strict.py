@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import re
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import pytest
 from rest_framework.test import APIClient
 
 from tagmill.flows import imports
+from tagmill.tags import tags
 from tests.support.http import problem
 
 DATES = re.compile(rb'"(\d{4}-\d\d-\d\dT[^"]*)"')
@@ -24,6 +26,37 @@ def test_nothing_is_unpacked(admin: APIClient, path: str) -> None:
         f"/api/v1/{path}", body, content_type="application/json", headers={"Content-Encoding": "x"}
     )
     problem(answer, 415, "unsupported_media_type")
+
+
+@pytest.mark.parametrize(
+    ("path", "key"),
+    [
+        ("nodes/", "a"),
+        ("nodes/", True),
+        ("nodes/", 1.5),
+        ("nodes/", None),
+        ("tags/", 5),
+        ("tags/", "a\0b"),
+        ("clusters/", ["a"]),
+        ("tags/by-hand/nodes", "a"),
+    ],
+)
+def test_a_cursor_that_no_page_has_given_is_refused(
+    operator: APIClient, path: str, key: object
+) -> None:
+    tags.create("by-hand")
+    cursor = base64.urlsafe_b64encode(orjson.dumps(key)).decode().rstrip("=")
+    found = problem(operator.get(f"/api/v1/{path}?after={cursor}"), 400, "invalid")
+    assert found["field"] == "after"
+    assert problem(operator.get(f"/api/v1/{path}?after=%25"), 400, "invalid")["field"] == "after"
+
+
+@pytest.mark.parametrize("path", ["nodes/", "audit/", "tags/by-hand/nodes"])
+@pytest.mark.parametrize("key", [-1, 2**63, 2**64 - 1])
+def test_a_cursor_beyond_any_key_has_a_page(admin: APIClient, path: str, key: int) -> None:
+    tags.create("by-hand")
+    cursor = base64.urlsafe_b64encode(orjson.dumps(key)).decode().rstrip("=")
+    assert admin.get(f"/api/v1/{path}?after={cursor}").status_code in (200, 400)
 
 
 @pytest.mark.parametrize("name", [".", ".."])

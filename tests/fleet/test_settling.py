@@ -252,3 +252,14 @@ def test_a_change_costs_the_same_statements_however_many_tags_there_are(worker: 
     work(worker)
     assert statements() == few
     assert Match.objects.count() == 32 and Partition.objects.count() == 1
+
+
+def test_between_two_groups_of_documents_the_time_may_be_over(
+    worker: Worker, configure: Callable[..., None]
+) -> None:
+    """Each document takes few steps, which a group is given whatever the time; many take time."""
+    live = verdicts.current()
+    documents = [{"lshw": BARE.decode()}] * (verdicts.GROUP + 1)
+    configure(settle_seconds=0.000001)
+    assert set(verdicts.evaluate(documents[1:], live).ids) == set(live.plans)
+    assert not verdicts.evaluate(documents, live).ids

@@ -19,6 +19,7 @@ SHAPES = [(20, 40), (20, 40), (20, 40), (200, 4)]
 # nodes again and again.
 LARGE_BATCHES = max(1, BATCHES // 2)
 LARGE_STEPS = 300_000
+LARGE_SECONDS = 0.001
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
 drawn = settings(derandomize=not IS_LONG, suppress_health_check=SLOW)
 
@@ -48,5 +49,7 @@ def test_deep_and_wide_documents_agree_with_lxml(seed: int) -> None:
     shapes = [grammar.deep, grammar.deep, grammar.wide, grammar.document]
     documents = [shape(rng) for shape in shapes]
     expressions = [grammar.expression(rng, depth=rng.randrange(1, 4)) for _ in range(40)]
-    differ = disagreements(documents, expressions, grammar.NAMESPACES, LARGE_STEPS)
+    differ = disagreements(
+        documents, expressions, grammar.NAMESPACES, LARGE_STEPS, patience=LARGE_SECONDS
+    )
     assert differ[:3] == []

@@ -18,6 +18,7 @@ from tagmill.matches.models import Match, MatchChange
 from tagmill.tags import rebuilds, tags
 from tagmill.work import leases, policy, queue
 from tagmill.work.models import Lease, Worker, WorkerToken
+from tagmill.work.policy import Speed
 from tagmill_wire import bitmap
 from tagmill_wire.messages import Failure, MatchResult
 from tests.support.fleet import (
@@ -144,6 +145,45 @@ def test_a_job_with_nothing_left_to_do_ends_without_a_lease(worker: Worker) -> N
     tags.delete("gpu")
     assert leases.lease(worker, 8, []).leases == []
     assert {status for _, status in jobs()} == {"succeeded"}
+
+
+def test_a_lease_for_whole_partitions_is_bounded_by_what_the_worker_evaluates_in_time() -> None:
+    ids = stale_partitions(8)
+    for number in range(9):
+        tags.create(f"t{number}", definition=f"//a[{number + 1}]")
+    worker = a_worker()
+    # Ten expressions on eight nodes: a partition takes a tenth of a second, then a second.
+    quick = Speed(document=0.0, evaluation=0.1 / 80)
+    answer = leases.grant(worker, 64, [], quick).answer
+    assert [lease.partition for lease in answer.leases] == ids[:2]
+    assert {len(lease.expressions) for lease in answer.leases} == {10}
+    slow = Speed(document=0.0, evaluation=1.0 / 80)
+    answer = leases.grant(worker, 64, [], slow).answer
+    (lease,) = answer.leases
+    assert len(lease.expressions) == 2
+    # The rest of it waits for another lease.
+    complete(worker, evaluated(answer, lease))
+    assert jobs("todo").count((lease.partition, "todo")) == 1
+    # One that does not say its speed is given as much as ever.
+    assert len(leases.lease(worker, 64, []).leases) > 2
+
+
+def test_a_new_definition_comes_before_a_forced_rebuild() -> None:
+    ids = stale_partitions(2)
+    worker = a_worker()
+    work(worker)
+    rebuilds.request(["gpu"], None)
+    tags.create("any", definition=ANY)
+    Worker.objects.update(definition_quota_until="2000-01-01T00:00Z")
+    answer, lease = lease_one(worker)
+    assert [answer.expressions[str(item.expression)].text for item in lease.expressions] == [ANY]
+    complete(worker, evaluated(answer, lease))
+    assert Worker.objects.filter(definition_quota_until__gt="2001-01-01T00:00Z").exists()
+    execute("UPDATE worker SET definition_quota_until = now() + interval '1 hour'")
+    # Its quota is spent, so that the rebuild has its turn; a partition is leased for all of it.
+    answer, lease = lease_one(worker)
+    assert HAS_GPU in {answer.expressions[str(item.expression)].text for item in lease.expressions}
+    assert lease.partition in ids
 
 
 # -- completing ------------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ def test_a_job_that_waits_is_raised_and_none_is_added(user: User) -> None:
     previews.start(ANY, {}, user, "c")
     assert jobs("todo") == before
     found = execute("SELECT DISTINCT priority FROM procrastinate_jobs WHERE status = 'todo'")
-    assert found == [(policy.PREVIEW | policy.REBUILD,)]
+    assert found == [(policy.PREVIEW | policy.DEFINITION,)]
 
 
 def test_after_previews_ordinary_work_comes_first_while_there_is_any(user: User) -> None:

@@ -19,6 +19,7 @@ from twisted.internet.task import Clock
 from api.etags import Condition
 from api.server.documents import Put, put_all
 from api.server.grouping import Bounds, Grouping
+from api.server.threads import with_connection
 from loadtest.rig.stack import Stack
 from tagmill.errors import DatabaseBusy, Invalid, NotFound, TagmillError
 from tagmill.fleet import clusters
@@ -379,3 +380,23 @@ def test_eight_uploads_take_as_many_statements_as_one(fleet: None) -> None:
     assert len(statements(token, eight, BARE.replace(b"core", b"board"))) == len(one)
     # Two more: matches that flip, and their trail.
     assert len(statements(token, eight, GPU)) == len(one) + 2
+
+
+def backend() -> tuple[bool, int]:
+    """Whether the connection is trusted, and whose it is."""
+    is_trusted = connection.health_check_done
+    return is_trusted, execute("SELECT pg_backend_pid()")[0][0]
+
+
+def test_a_quiet_connection_is_not_asked_and_one_that_was_ended_is_replaced(
+    transactional_db: None,
+) -> None:
+    def use() -> list[tuple[bool, int]]:
+        found = [with_connection(backend), with_connection(backend)]
+        with psycopg.connect(database_url(), autocommit=True) as other:
+            other.execute("SELECT pg_terminate_backend(%s, 10000)", [found[0][1]])
+        return [*found, with_connection(backend)]
+
+    _, (is_trusted, pid), (is_trusted_then, pid_then) = done(in_thread(use))
+    assert (is_trusted, is_trusted_then) == (True, False)
+    assert pid != pid_then

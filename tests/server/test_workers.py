@@ -261,3 +261,11 @@ def test_a_token_that_is_revoked_completes_nothing(fleet: Stack) -> None:
     # Nor does a stranger learn what is wrong with a message.
     status, problem = posted(fleet, header, worker=uuid)
     assert (status, problem["code"]) == (401, "unauthorized")
+
+
+@pytest.mark.parametrize("pace", [{"document": -1.0, "evaluation": 0.0}, {"document": 0.1}, 3])
+def test_a_pace_that_cannot_be_is_refused(fleet: Stack, pace: Any) -> None:
+    header, uuid = worker(fleet)
+    body = json.dumps({"worker": uuid, "max_partitions": 1, "pace": pace})
+    response, data = call(fleet, "POST", LEASE, body, Authorization=header)
+    assert (response.status, json.loads(data)["code"]) == (400, "invalid")

@@ -32,7 +32,7 @@ def test_connections_that_die_while_results_are_stored_cost_a_few_retries(system
             system.tag(names[-1], f"{DISPLAY}[position() > {number}]")
             system.wait(
                 lambda pid=holder.info.backend_pid: system.waits_for(
-                    pid, '%FROM "partition" %FOR NO KEY UPDATE%'
+                    pid, "%FROM partition%FOR NO KEY UPDATE%"
                 )
             )
             end_connections(system, holder)

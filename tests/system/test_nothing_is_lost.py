@@ -60,7 +60,7 @@ def completing(system: System) -> Iterator[None]:
     system.tag("display", DISPLAY)
     with system.held_up("SELECT FROM partition FOR NO KEY UPDATE") as until:
         system.stack.start_workers(1)
-        until('%FROM "partition" %FOR NO KEY UPDATE%')
+        until("%FROM%partition%FOR NO KEY UPDATE%")
         yield
 
 

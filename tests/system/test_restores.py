@@ -111,7 +111,8 @@ def _site(directory: Path) -> Iterator[Site]:
             patch.setenv("DATABASE_URL", both)
             with running(Stack(f"127.0.0.1:{free_port()}", token, directory / "log")) as stack:
                 stack.start_server()
-                stack.start_workers(2)
+                # What is on their disks is of one incarnation, too.
+                stack.start_workers(2, cache=directory / "cache")
                 made = Site(directory, primary, replica, stack)
                 made.api.post("clusters/", {"name": "north"})
                 for node in NODES:

@@ -34,19 +34,30 @@ def run() -> NoReturn:
 
 def main(argv: list[str]) -> int:
     """Works until SIGTERM or SIGINT. 0: drained; 1: the evaluator is broken; 2: settings, token."""
+    if argv[:1] == ["cache"]:
+        from tagmill_worker.cache.command import main as look
+
+        return look(argv[1:], os.environ)
     try:
         given = settings.load(argv, os.environ)
     except BadSettings as error:
-        logs.STREAM.write(f"The worker does not start: {error}\n")
-        return BAD_SETTINGS
+        return _refused(error)
     from twisted.internet import reactor
 
     logs.configure(settings.level(given))
-    process = _Process(reactor, given)
+    try:
+        process = _Process(reactor, given)
+    except BadSettings as error:
+        return _refused(error)
     running: Any = reactor
     running.callWhenRunning(process.start)
     running.run()
     return process.code
+
+
+def _refused(error: BadSettings) -> int:
+    logs.STREAM.write(f"The worker does not start: {error}\n")
+    return BAD_SETTINGS
 
 
 class _Process:

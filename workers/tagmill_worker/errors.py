@@ -12,6 +12,7 @@ WorkerError
 │           └── AnswerTooLarge   more bytes than a worker takes
 └── EvaluatorError       the child process
     ├── Unfinished       it stalled or died on a document or a page, and did so again
+    ├── ImageRefused     a saved image that is not what it should be: it is made again
     └── EvaluatorBroken  it does not start at all
 """
 
@@ -95,6 +96,10 @@ class Unfinished(EvaluatorError):
         place = "a page" if slot is None else f"the document in slot {slot}"
         super().__init__(f"{place} of partition {partition} could not be read: {reason}")
         self.slot = slot
+
+
+class ImageRefused(EvaluatorError):
+    """A saved image is damaged, foreign or of another version, or could not be written."""
 
 
 class EvaluatorBroken(EvaluatorError):

@@ -12,6 +12,7 @@ from tagmill_worker.backoff import Backoff
 from tagmill_worker.client import Client
 from tagmill_worker.errors import AnswerTooLarge, ProtocolError, Unavailable
 from tagmill_worker.evaluators.process import EvaluatorProcess
+from tagmill_worker.holdings import Holdings
 from tagmill_worker.job import Job
 from tagmill_worker.metrics import Metrics
 from tagmill_worker.pages import Page
@@ -33,6 +34,7 @@ class Fetcher:
         session: Session,
         evaluator: EvaluatorProcess,
         *,
+        holdings: Holdings,
         metrics: Metrics,
     ) -> None:
         self._reactor = reactor
@@ -40,12 +42,16 @@ class Fetcher:
         self._client = client
         self._session = session
         self._evaluator = evaluator
+        self._holdings = holdings
         self._metrics = metrics
 
     async def submit(self, job: Job, answers: list[Deferred[None]]) -> None:
         """`answers` gets what fires when a page is evaluated, also where a later one fails."""
         after: int | None = None
         learn = job.lease.vocabulary_rev
+        if job.held is not None and job.held.is_on_disk and (job.full or job.learns_held):
+            await self._evaluator.below(1 << 30, self._settings.prefetch)
+            await self._holdings.read(job)
         while not job.is_current:
             await self._evaluator.below(1 << 30, self._settings.prefetch)
             page = await self._page(job, after)

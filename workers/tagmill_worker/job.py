@@ -52,6 +52,12 @@ class Job:
     is_fetching: bool = False
     is_passing: bool = True
     """Whether the store has no room for its pages: they are forgotten with the job."""
+    was_read: bool = False
+    """Whether the pages of `held` came from the cache."""
+    is_held_passing: bool = False
+    """Whether the store has no room for those: they are forgotten with the job."""
+    written: Deferred[bool] | None = None
+    """Fires when its pages are in the cache, or are not going to be."""
     fetching: Deferred[None] | None = None
 
     @property
@@ -78,6 +84,17 @@ class Job:
         """Whether the pages held have something that is new to the stored vocabulary."""
         learn = self.lease.vocabulary_rev
         return self.held_rev is not None and learn is not None and learn < self.held_rev
+
+    @property
+    def passing(self) -> list[Page]:
+        """The pages that nobody will ask for once the job has ended."""
+        held = self.held.pages if self.is_held_passing and self.held is not None else []
+        return [*held, *(self.pages if self.is_passing else [])]
+
+    def without_held(self) -> None:
+        """What was held is not there after all: everything is fetched. Nothing was until now."""
+        self.held = self.held_rev = self.since = None
+        self.full, self.deltas = self.everything, {}
 
     def fetched(self, answer: PageAnswer) -> None:
         """The answer to a page that was fetched."""

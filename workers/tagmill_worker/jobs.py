@@ -88,8 +88,7 @@ class Jobs:
             self.failed(job, error)
             return
         self._metrics.failures.inc(len(result.failures))
-        if job.is_passing:
-            self._evaluator.forget(job.pages)
+        self._holdings.evaluated(job)
         self._completer.add(job, result)
 
     def page_failed(self, job: Job, why: Failure) -> None:
@@ -122,8 +121,7 @@ class Jobs:
 
     def abandon(self, job: Job, reason: str, *, give_back: bool, delay: int = 0) -> None:
         job.is_abandoned = True
-        if job.is_passing:
-            self._evaluator.forget(job.pages)
+        self._evaluator.forget(job.passing)
         self._jobs.pop(job.lease.lease, None)
         self._metrics.completions.labels("given_up" if give_back else "lost").inc()
         self._evaluator.cancel(job.pass_)

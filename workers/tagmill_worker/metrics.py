@@ -91,6 +91,7 @@ class Metrics:
             ["worker", "name", "host", "pid", "evaluator", "version"],
             **make,
         )
+        self._cache(make)
         lost = Gauge(
             "tagmill_worker_log_lines_lost",
             "Lines of the log that could not be written, as to a full disk",
@@ -98,6 +99,47 @@ class Metrics:
         )
         lost.set_function(lambda: logs.STREAM.lost)
         self.store_partitions = Gauge("tagmill_worker_store_partitions", "Partitions held", **make)
+
+    def _cache(self, make: dict[str, Any]) -> None:
+        self.cache_off = Gauge(
+            "tagmill_worker_cache_off",
+            "1 where `--cache-dir` was given and cannot be used (the log says why): worth an alarm",
+            **make,
+        )
+        self.cache_bytes = Gauge(
+            "tagmill_worker_cache_bytes",
+            "Bytes of the cache's files: `pages`, `images`, or `aside`, those not believed",
+            ["kind"],
+            **make,
+        )
+        self.cache_partitions = Gauge(
+            "tagmill_worker_cache_partitions", "Partitions in the cache", **make
+        )
+        self.cache_age = Gauge(
+            "tagmill_worker_cache_oldest_seconds",
+            "How long the partition that was kept first, or found at the start, is in the cache",
+            **make,
+        )
+        self.cache_reads = Counter(
+            "tagmill_worker_cache_reads",
+            "Partitions read from the cache: `hit`, `miss` (the file has gone) or `damaged`",
+            ["outcome"],
+            **make,
+        )
+        self.cache_images = Counter(
+            "tagmill_worker_cache_images",
+            "Images of pages: `saved`, `opened` instead of parsing, or `damaged`",
+            ["outcome"],
+            **make,
+        )
+        self.cache_passed = Counter(
+            "tagmill_worker_cache_passed",
+            "Partitions, and changes of some, for which the cache had no room",
+            **make,
+        )
+        self.cache_evicted = Counter(
+            "tagmill_worker_cache_evicted", "Partitions evicted from the cache", **make
+        )
 
     def identify(self, worker: str, said: Register) -> None:
         """It registered; what it was before does not count any more."""

@@ -15,7 +15,15 @@ import structlog
 from twisted.internet.defer import CancelledError, Deferred, gatherResults
 from twisted.internet.task import deferLater
 
-from tagmill_wire.messages import VERSION, LeaseAnswer, LeaseRequest, NextLease, Registered
+from tagmill_wire.messages import (
+    VERSION,
+    LeaseAnswer,
+    LeaseRequest,
+    NextLease,
+    Pace,
+    Registered,
+)
+from tagmill_worker.cache import start
 from tagmill_worker.client import Client
 from tagmill_worker.completer import Completer
 from tagmill_worker.errors import NotFound, ProtocolError, ServerError, Unauthorized, WorkerGone
@@ -54,9 +62,10 @@ class Worker:
         options = ChildOptions(
             settings.evaluator, settings.image_bytes, settings.shadow, settings.evaluation_bytes
         )
-        self.evaluator = EvaluatorProcess(reactor, options, metrics, self._fail)
+        self.tier = start.make(reactor, settings, metrics, self._leased)
+        self.evaluator = EvaluatorProcess(reactor, options, metrics, self._fail, self.tier)
         store = Store(settings.store_bytes, reactor.seconds, self.evaluator.forget)
-        self._holdings = Holdings(store, metrics)
+        self._holdings = Holdings(store, metrics, self.evaluator, self.tier)
         self._session = Session(
             reactor,
             settings,
@@ -85,7 +94,13 @@ class Worker:
             fatal=self._fail,
         )
         self._fetcher = Fetcher(
-            reactor, settings, client, self._session, self.evaluator, metrics=metrics
+            reactor,
+            settings,
+            client,
+            self._session,
+            self.evaluator,
+            holdings=self._holdings,
+            metrics=metrics,
         )
         self._interruptible: Deferred[Any] | None = None
         self._error: Exception | None = None
@@ -108,6 +123,8 @@ class Worker:
             await self._drain()
         finally:
             self._session.end_heartbeat()
+            if self.tier is not None:
+                await self.tier.close()
             await self.evaluator.stop()
             await self._client.close()
         if self._error is not None:
@@ -154,6 +171,10 @@ class Worker:
                 await self._session.give_back([lease.lease], str(error))
                 self._jobs.pause()
 
+    def _leased(self) -> set[int]:
+        """The partitions of the jobs."""
+        return {job.lease.partition for job in self._jobs.all()}
+
     async def _along(self, registered: Registered) -> LeaseAnswer | None:
         """The answer where results are about to be sent, which take the question along."""
         if registered.protocol < VERSION:
@@ -161,12 +182,13 @@ class Worker:
         asked = self._completer.along(NextLease(*self._wanted()))
         return None if asked is None else await asked
 
-    def _wanted(self) -> tuple[int, list[int], list[str] | None]:
+    def _wanted(self) -> tuple[int, list[int], list[str] | None, Pace]:
         """What a request for leases says, beside the worker."""
         return (
             self._settings.max_partitions,
             self._holdings.partitions()[:MAX_HOLDS],
             list(self._jobs) if len(self._jobs) <= MAX_NAMED else None,
+            self.evaluator.pace,
         )
 
     def _unwanted(self, answer: LeaseAnswer) -> None:
@@ -176,7 +198,7 @@ class Worker:
 
     async def _register(self) -> Registered:
         registered = await self._session.register()
-        if self._holdings.adopt(registered.incarnation):
+        if await self._holdings.adopt(registered.incarnation):
             self._completer.keep(registered.incarnation)
         self.evaluator.evaluation_seconds = registered.evaluation_seconds
         self._completer.worker = registered.worker

@@ -24,12 +24,32 @@ MAX_PORT = 65535
 MAX_PARTITIONS = 256
 API = "/api/v1"
 MIN_EVALUATION_BYTES = 256 * 2**20
+MIN_CACHE_BYTES = 2**20
+MIN_RATIO = 0.1
 
 
 def evaluation_bytes(text: str) -> int:
     value = size(text)
     if 0 < value < MIN_EVALUATION_BYTES:
         raise ValueError("must be 256MiB or more, which a large document takes, or 0")
+    return value
+
+
+def cache_bytes(text: str) -> int:
+    value = size(text)
+    if 0 < value < MIN_CACHE_BYTES:
+        raise ValueError("must be 1MiB or more, or 0")
+    return value
+
+
+def directory(text: str) -> str:
+    return str(Path(text).absolute()) if text else ""
+
+
+def ratio(text: str) -> float:
+    value = seconds(text)
+    if not MIN_RATIO <= value <= 1:
+        raise ValueError("must be a number from 0.1 to 1")
     return value
 
 
@@ -153,6 +173,21 @@ class Settings:
         "Memory that the evaluating process may take beside its images: one that needs more ends,"
         " and what it was at is given back or has failed. At least 256MiB; 0 is no limit.",
     )
+    cache_dir: str = option(
+        directory,
+        "",
+        "Directory, of this worker alone, for files of what it holds, so that it need not fetch it"
+        " when it starts again. Default: none are kept.",
+    )
+    cache_bytes: int = option(
+        cache_bytes, "0", "Bytes that these files may take. Required with `--cache-dir`."
+    )
+    cache_full_ratio: float = option(
+        ratio,
+        "0.7",
+        "Share of them from which newcomers pass, unless something idle makes room, and above which"
+        " partitions are evicted, down to 0.02 below. From 0.1 to 1.",
+    )
     shadow: float = option(
         share, "0", "Share of the documents, 0 to 1, on which the kernel is compared with lxml."
     )
@@ -212,6 +247,8 @@ def load(arguments: list[str], environment: Mapping[str, str]) -> Settings:
             values[item.name] = item.metadata["parse"](text)
         except ValueError as error:
             problems.append(f"{source}: {error}")
+    if not problems and bool(values["cache_dir"]) != bool(values["cache_bytes"]):
+        problems.append("--cache-dir and --cache-bytes are given both or not at all")
     if problems:
         raise BadSettings("; ".join(problems))
     return Settings(**values)

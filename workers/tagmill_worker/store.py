@@ -18,6 +18,7 @@ IDLE_SECONDS = 3600.0
 # Each delta is a page of its own, and a full evaluation unpacks them all: past this many, or past
 # half the size of the first pages, fetching everything again is cheaper.
 MAX_DELTA_PAGES = 256
+MIN_DELTA_BYTES = 1 << 16
 # What Python needs for a page beyond its bytes.
 PAGE_OVERHEAD = 200
 
@@ -27,6 +28,7 @@ class Image:
     """A partition at `rev`: the newest page that names a slot is right about it.
 
     `pages` is oldest first. The image may hold newer documents than `rev` says, never older ones.
+    `is_on_disk`: its pages are in the cache, and have to be read before they are evaluated.
     """
 
     rev: int
@@ -35,6 +37,7 @@ class Image:
     size: int
     delta_pages: int = 0
     used: float = 0.0
+    is_on_disk: bool = False
 
     @classmethod
     def of(cls, pages: list[Page]) -> Image:
@@ -67,6 +70,9 @@ class Store:
     def __len__(self) -> int:
         return len(self._images)
 
+    def __contains__(self, partition: int) -> bool:
+        return partition in self._images
+
     def partitions(self) -> list[int]:
         """What is held, for `holds` of a lease request."""
         return list(self._images)
@@ -84,7 +90,10 @@ class Store:
 
     def admit(self, partition: int, pages: list[Page]) -> bool:
         """Keep the pages of a whole fetch if there is room. Replaces what was held."""
-        image = Image.of(pages)
+        return self.take(partition, Image.of(pages))
+
+    def take(self, partition: int, image: Image) -> bool:
+        """Keep an image if there is room. Replaces what was held."""
         self.drop(partition)
         if image.size > self.room():
             return False
@@ -107,7 +116,7 @@ class Store:
         image.delta_pages += len(kept)
         image.size += grown
         self.size += grown
-        is_patchy = image.size - image.base_bytes > max(image.base_bytes // 2, 1 << 16)
+        is_patchy = image.size - image.base_bytes > max(image.base_bytes // 2, MIN_DELTA_BYTES)
         if self.size > self._most or image.delta_pages > MAX_DELTA_PAGES or is_patchy:
             self.drop(partition)
 

@@ -18,8 +18,27 @@ const PAGES = {
     load: () => import("./pages/editor.mjs"),
     shows: ({ name, query }) => html`<tm-editor tag=${name} .query=${query}></tm-editor>`,
   },
+  node: {
+    title: "Node",
+    load: () => import("./pages/node.mjs"),
+    shows: ({ name, query }) => html`<tm-node name=${name} .query=${query}></tm-node>`,
+  },
 };
-const LINKS = [["tags", "/", "Tags"]];
+PAGES.nodes = {
+  title: "Nodes",
+  load: () => import("./pages/nodes.mjs"),
+  shows: () => html`<tm-nodes-page></tm-nodes-page>`,
+};
+PAGES.health = {
+  title: "Health",
+  load: () => import("./pages/health.mjs"),
+  shows: () => html`<tm-health></tm-health>`,
+};
+const LINKS = [
+  ["tags", "/", "Tags"],
+  ["nodes", "/nodes/", "Nodes"],
+  ["health", "/health", "Health"],
+];
 
 class App extends Part {
   static properties = { place: { state: true }, isLost: { state: true }, loaded: { state: true } };

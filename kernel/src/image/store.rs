@@ -166,7 +166,10 @@ impl Store {
 
     /// The children of an element in document order.
     #[inline]
-    pub fn children(&self, id: ElementId) -> impl DoubleEndedIterator<Item = Child> + Clone + '_ {
+    pub fn children(
+        &self,
+        id: ElementId,
+    ) -> impl DoubleEndedIterator<Item = Child> + ExactSizeIterator + Clone + '_ {
         let element = self.elements[id as usize];
         let start = (element.start + element.attributes) as usize;
         self.edges[start..self.end(id)].iter().map(|&packed| Child::unpack(packed))

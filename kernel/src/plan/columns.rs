@@ -1,6 +1,5 @@
 //! The operators outside of paths, for all documents at once.
 
-use std::borrow::Cow;
 use std::cell::RefCell;
 
 use crate::budget::Budget;
@@ -10,23 +9,29 @@ use crate::interp::{Interpreter, outermost};
 use crate::tree::{Keep, Node, Tree, Whole};
 use crate::xpath::bound::BoundName;
 use crate::xpath::ir::{Axis, BoolExpr, NodeSet, NumExpr, Start, Step, StrExpr};
-use crate::xpath::{number, text};
+use crate::xpath::number;
 
 use super::anchors::{Split, ValueTest, constant, split};
+use super::dag;
 use super::local::{Item, Local};
-use super::needs::{Asked, Needs};
+use super::needs::{Names, Needs, Read};
 use super::projection::Projection;
 use super::reach::Reached;
 use super::search::Search;
 use super::support::{self, Use};
+use super::texts::Texts;
 
 /// About how many elements a walk through a document visits. Deciding between a walk through some
 /// documents and a look at all anchors needs no better guess.
 const WALK: usize = 150;
 
+/// So few documents are walked through: what tables and marks of all elements cost does not pay.
+pub(super) const FEW: usize = 8;
+
 /// Evaluates one expression over the documents of one store.
 pub struct Columns<'a> {
     pub(super) local: Local<'a>,
+    pub(super) texts: Texts<'a>,
     tree: RefCell<Tree>,
 }
 
@@ -38,7 +43,8 @@ pub struct DocumentPath<'a> {
 
 impl<'a> Columns<'a> {
     pub fn new(store: &'a Store, names: &'a [BoundName], budget: &'a Budget) -> Self {
-        Columns { local: Local { store, names, budget }, tree: RefCell::default() }
+        let local = Local { store, names, budget };
+        Columns { local, texts: Texts::new(local), tree: RefCell::default() }
     }
 
     /// The boolean of each document.
@@ -50,22 +56,12 @@ impl<'a> Columns<'a> {
             BoolExpr::Or(a, b) => self.both(a, b, false, documents),
             BoolExpr::Not(a) => Ok(map(self.bool(a, documents)?, |value| !value)),
             BoolExpr::Number(a) => Ok(map(self.num(a, documents)?, number::truth)),
-            BoolExpr::Text(a) => Ok(map(self.str(a, documents)?, |value| !value.is_empty())),
             BoolExpr::Numbers(cmp, a, b) => {
                 let (a, b) = (self.num(a, documents)?, self.num(b, documents)?);
                 Ok(zip(a, b, |a, b| cmp.numbers(a, b)))
             }
-            BoolExpr::Texts(unequal, a, b) => {
-                let (a, b) = (self.str(a, documents)?, self.str(b, documents)?);
-                Ok(zip(a, b, |a, b| (a == b) != *unequal))
-            }
-            BoolExpr::Contains(a, b) => {
-                let (a, b) = (self.str(a, documents)?, self.str(b, documents)?);
-                Ok(zip(a, b, |a, b| text::contains(&a, &b)))
-            }
-            BoolExpr::StartsWith(a, b) => {
-                let (a, b) = (self.str(a, documents)?, self.str(b, documents)?);
-                Ok(zip(a, b, |a, b| a.starts_with(&*b)))
+            BoolExpr::Texts(..) | BoolExpr::Contains(..) | BoolExpr::StartsWith(..) => {
+                self.compared(expr, documents)
             }
             BoolExpr::Exists(set) => self.any(expr, set, ValueTest::Present, documents),
             BoolExpr::SetText(false, set, StrExpr::Const(wanted)) => {
@@ -76,14 +72,45 @@ impl<'a> Columns<'a> {
             }
             BoolExpr::SetNumber(cmp, set, b) => match constant(b) {
                 Some(wanted) => self.any(expr, set, ValueTest::Number(*cmp, wanted), documents),
-                None => {
-                    self.interpret(documents, &Needs::of_bool(expr), |one, at| one.bool(expr, at))
-                }
+                None => self.whole_bool(expr, documents),
             },
-            BoolExpr::SetText(..) | BoolExpr::Sets(..) | BoolExpr::Lang(_) => {
-                self.interpret(documents, &Needs::of_bool(expr), |one, at| one.bool(expr, at))
+            BoolExpr::Text(_) | BoolExpr::SetText(..) | BoolExpr::Sets(..) | BoolExpr::Lang(_) => {
+                self.whole_bool(expr, documents)
             }
         }
+    }
+
+    /// Whether string-values of elements with children are read, which are kept by distinct subtree.
+    fn reads_deep(&self, needs: &Needs<'a>) -> bool {
+        let Local { store, names, .. } = self.local;
+        let is_deep = |&name: &usize| {
+            let lists = names[name].ids().iter().map(|&name| store.elements_named(name));
+            lists
+                .filter_map(|list| list.last())
+                .any(|&id| store.children(id).any(|child| matches!(child, Child::Element(_))))
+        };
+        let tested = needs.tests.iter().filter_map(|(read, _)| match read {
+            Read::Element(name) => Some(name),
+            Read::Attribute(_) => None,
+        });
+        match &needs.values {
+            Names::All => true,
+            Names::Some(names) => names.iter().chain(tested).any(is_deep),
+        }
+    }
+
+    /// A comparison of strings. Most are of the first node of a path and a text.
+    fn compared(&self, expr: &'a BoolExpr, documents: &[ElementId]) -> Evaluated<Vec<bool>> {
+        if let Some((NodeSet::Path(start, steps), test)) = dag::first_test(expr)
+            && !self.reads_deep(&Needs::of_bool(expr))
+        {
+            let read = |item| self.texts.passes(item, &test);
+            if let Some(column) = self.first_of(start, steps, documents, test.holds(""), read)? {
+                let unequal = matches!(expr, BoolExpr::Texts(true, ..));
+                return Ok(map(column, |holds| holds != unequal));
+            }
+        }
+        self.whole_bool(expr, documents)
     }
 
     /// `and` when `going` is true, `or` when it is false: the right side is only asked about
@@ -116,14 +143,29 @@ impl<'a> Columns<'a> {
             NumExpr::Round(rounding, a) => {
                 Ok(map(self.num(a, documents)?, |value| number::round(*rounding, value)))
             }
-            NumExpr::Text(a) => Ok(map(self.str(a, documents)?, |value| number::parse(&value))),
-            NumExpr::Length(a) => {
-                Ok(map(self.str(a, documents)?, |value| value.chars().count() as f64))
+            NumExpr::Text(a) | NumExpr::Length(a) => {
+                let is_length = matches!(expr, NumExpr::Length(_));
+                if let StrExpr::First(NodeSet::Path(start, steps)) = &**a
+                    && !self.reads_deep(&Needs::of_num(expr))
+                {
+                    let none = if is_length { 0.0 } else { f64::NAN };
+                    let read = |item| match is_length {
+                        true => self.texts.characters(item).map(|count| count as f64),
+                        false => self.texts.number(item),
+                    };
+                    if let Some(column) = self.first_of(start, steps, documents, none, read)? {
+                        return Ok(column);
+                    }
+                }
+                self.whole_num(expr, documents)
             }
             NumExpr::Bool(a) => {
                 Ok(map(self.bool(a, documents)?, |value| f64::from(u8::from(value))))
             }
             NumExpr::Count(set) | NumExpr::Sum(set) => {
+                if self.reads_deep(&Needs::of_num(expr)) {
+                    return self.whole_num(expr, documents);
+                }
                 let counted = matches!(expr, NumExpr::Count(_));
                 let totals = match document_path(set, Use::Each) {
                     Some(path) => self.totals(&path, counted, documents)?,
@@ -131,37 +173,25 @@ impl<'a> Columns<'a> {
                 };
                 match totals {
                     Some(totals) => Ok(totals),
-                    None => {
-                        self.interpret(documents, &Needs::of_num(expr), |one, at| one.num(expr, at))
-                    }
+                    None => self.whole_num(expr, documents),
                 }
             }
-            NumExpr::Position | NumExpr::Last => {
-                self.interpret(documents, &Needs::of_num(expr), |one, at| one.num(expr, at))
-            }
+            NumExpr::Position | NumExpr::Last => self.whole_num(expr, documents),
         }
     }
 
-    /// The string of each document.
-    fn str(&self, expr: &'a StrExpr, documents: &[ElementId]) -> Evaluated<Vec<Cow<'a, str>>> {
-        self.local.budget.spend(documents.len())?;
-        match expr {
-            StrExpr::Const(value) => {
-                self.local.budget.spend(documents.len() * (value.len() / 16))?;
-                Ok(vec![Cow::Borrowed(value.as_str()); documents.len()])
-            }
-            StrExpr::Number(a) => {
-                Ok(map(self.num(a, documents)?, |value| Cow::Owned(number::format(value))))
-            }
-            StrExpr::First(NodeSet::Path(start, steps)) => {
-                match self.first_of(start, steps, documents)? {
-                    Some(column) => Ok(column),
-                    None => {
-                        self.interpret(documents, &Needs::of_str(expr), |one, at| one.str(expr, at))
-                    }
-                }
-            }
-            _ => self.interpret(documents, &Needs::of_str(expr), |one, at| one.str(expr, at)),
+    /// A boolean by distinct subtrees, or else by the interpreter.
+    fn whole_bool(&self, expr: &'a BoolExpr, documents: &[ElementId]) -> Evaluated<Vec<bool>> {
+        match dag::bools(&self.texts, expr, documents)? {
+            Some(column) => Ok(column),
+            None => self.interpret(documents, &Needs::of_bool(expr), |one, at| one.bool(expr, at)),
+        }
+    }
+
+    fn whole_num(&self, expr: &'a NumExpr, documents: &[ElementId]) -> Evaluated<Vec<f64>> {
+        match dag::nums(&self.texts, expr, documents)? {
+            Some(column) => Ok(column),
+            None => self.interpret(documents, &Needs::of_num(expr), |one, at| one.num(expr, at)),
         }
     }
 
@@ -173,14 +203,32 @@ impl<'a> Columns<'a> {
         goal: ValueTest<'a>,
         documents: &[ElementId],
     ) -> Evaluated<Vec<bool>> {
-        let Some(paths) = document_paths(set, Use::Any) else {
-            return self.interpret(documents, &Needs::of_bool(expr), |one, at| one.bool(expr, at));
+        let paths = document_paths(set, Use::Any);
+        let Some(paths) = paths.filter(|_| !self.reads_deep(&Needs::of_bool(expr))) else {
+            return self.whole_bool(expr, documents);
         };
-        let (first, others) = paths.split_first().expect("a set has at least one path");
-        let mut verdicts = self.leads_to(first, goal, documents)?;
-        for path in others {
+        let mut verdicts = vec![false; documents.len()];
+        let mut are_left = false;
+        for path in &paths {
             let undecided = chosen(documents, &verdicts, false);
-            settle(&mut verdicts, false, self.leads_to(path, goal, &undecided)?);
+            match self.worthwhile(path, goal, &undecided)? {
+                Some(split) => {
+                    settle(&mut verdicts, false, self.leads_to(split, goal, &undecided)?);
+                }
+                None if documents.len() <= FEW => {
+                    let one = |&document: &ElementId| {
+                        let start = self.start(path.absolute, document)?;
+                        self.search().leads_to(start, path.steps, goal)
+                    };
+                    let found: Evaluated<Vec<bool>> = undecided.iter().map(one).collect();
+                    settle(&mut verdicts, false, found?);
+                }
+                None => are_left = true,
+            }
+        }
+        if are_left {
+            let undecided = chosen(documents, &verdicts, false);
+            settle(&mut verdicts, false, self.whole_bool(expr, &undecided)?);
         }
         Ok(verdicts)
     }
@@ -188,33 +236,25 @@ impl<'a> Columns<'a> {
     /// Whether a path leads to a node that meets the goal in each document.
     fn leads_to(
         &self,
-        path: &DocumentPath<'a>,
+        split: Split<'a>,
         goal: ValueTest<'a>,
         documents: &[ElementId],
     ) -> Evaluated<Vec<bool>> {
-        let Some(split) = self.worthwhile(path, goal, documents)? else {
-            let asked = match goal {
-                ValueTest::Present => Asked::Present,
-                test => Asked::Test(test),
-            };
-            return self.each(documents, &Needs::of_steps(path.steps, asked), |document| {
-                let start = self.start(path.absolute, document)?;
-                self.search().leads_to(start, path.steps, goal)
-            });
-        };
         let hits = self.search().hits(split, goal)?;
         let reached = Reached::from(self.local.store, &hits, self.local.budget)?;
         Ok(documents.iter().map(|&document| reached.contains(document)).collect())
     }
 
-    /// The string-value of the first node of a path in each document, unless only the
-    /// interpreter can tell.
-    fn first_of(
+    /// What is read of the first node of a path in each document, or what stands for none. No column
+    /// where postings do not tell.
+    fn first_of<T: Clone>(
         &self,
         start: &'a Start,
         steps: &'a [Step],
         documents: &[ElementId],
-    ) -> Evaluated<Option<Vec<Cow<'a, str>>>> {
+        none: T,
+        read: impl Fn(Item) -> Evaluated<T>,
+    ) -> Evaluated<Option<Vec<T>>> {
         let Some(absolute) = origin(start) else { return Ok(None) };
         let path = DocumentPath { absolute, steps };
         let shallow =
@@ -225,13 +265,14 @@ impl<'a> Columns<'a> {
             {
                 split
             }
-            _ if support::steps(steps, Use::InOrder) => {
-                let one = |document| {
-                    self.first_below(self.start(absolute, document)?, steps)
-                        .map(|found| found.unwrap_or(Cow::Borrowed("")))
+            _ if documents.len() <= FEW && support::steps(steps, Use::InOrder) => {
+                let one = |&document: &ElementId| match self
+                    .first_below(self.start(absolute, document)?, steps)?
+                {
+                    Some(item) => read(item),
+                    None => Ok(none.clone()),
                 };
-                let needs = Needs::of_steps(steps, Asked::Value);
-                return self.each(documents, &needs, one).map(Some);
+                return documents.iter().map(one).collect::<Evaluated<Vec<T>>>().map(Some);
             }
             _ => return Ok(None),
         };
@@ -241,14 +282,15 @@ impl<'a> Columns<'a> {
         let mut column = Vec::with_capacity(documents.len());
         for &document in documents {
             match self.first_hit(document, rest, &hits, &reached)? {
-                Some(value) => column.push(value),
+                Some(Some(item)) => column.push(read(item)?),
+                Some(None) => column.push(none.clone()),
                 None => return Ok(None),
             }
         }
         Ok(Some(column))
     }
 
-    /// The first value in a document, given the elements that have one. None when hits are nested,
+    /// The first node in a document, given the elements that lead to one. None when hits are nested,
     /// so that the outer one's children may come after the inner one's.
     fn first_hit(
         &self,
@@ -256,9 +298,9 @@ impl<'a> Columns<'a> {
         rest: &'a [Step],
         hits: &[ElementId],
         reached: &Reached,
-    ) -> Evaluated<Option<Cow<'a, str>>> {
+    ) -> Evaluated<Option<Option<Item>>> {
         if !reached.contains(document) {
-            return Ok(Some(Cow::Borrowed("")));
+            return Ok(Some(None));
         }
         let mut at = document;
         loop {
@@ -278,16 +320,16 @@ impl<'a> Columns<'a> {
                 if descends && next.is_some() {
                     return Ok(None);
                 }
-                return self.first_below(Item::Element(at), rest);
+                return self.first_below(Item::Element(at), rest).map(Some);
             }
             at = next.expect("what contains a hit has a child that does, or is one");
         }
     }
 
-    fn first_below(&self, item: Item, steps: &'a [Step]) -> Evaluated<Option<Cow<'a, str>>> {
+    fn first_below(&self, item: Item, steps: &'a [Step]) -> Evaluated<Option<Item>> {
         let mut found = None;
         self.local.walk(item, steps, &mut |item| {
-            found = Some(self.local.value(item)?);
+            found = Some(item);
             Ok(true)
         })?;
         Ok(found)
@@ -308,7 +350,7 @@ impl<'a> Columns<'a> {
     }
 
     pub(super) fn search(&self) -> Search<'a, '_> {
-        Search { local: &self.local }
+        Search { local: &self.local, texts: &self.texts }
     }
 
     /// Where a path begins: at the document, or at its root element.
@@ -322,19 +364,6 @@ impl<'a> Columns<'a> {
             }
         }
         Ok(Item::Element(document))
-    }
-
-    /// Asks about one document of all that are equal in what the expression needs.
-    pub(super) fn each<T: Clone>(
-        &self,
-        documents: &[ElementId],
-        needs: &Needs<'a>,
-        mut ask: impl FnMut(ElementId) -> Evaluated<T>,
-    ) -> Evaluated<Vec<T>> {
-        let Some(projection) = self.projection(needs, documents)? else {
-            return documents.iter().map(|&document| ask(document)).collect();
-        };
-        projection.each(documents, ask)
     }
 
     /// Asks the interpreter about documents without what the expression does not need.

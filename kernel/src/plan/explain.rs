@@ -4,47 +4,54 @@ use crate::xpath::Expression;
 use crate::xpath::ir::{BoolExpr, NodeSet, NumExpr, StrExpr};
 
 use super::anchors::{constant, split};
-use super::support::{self, Use};
+use super::columns::{DocumentPath, document_paths};
+use super::dag;
+use super::support::Use;
 
-/// Names the plan: `columns` when postings answer every part, `interpreter` when a document at a
-/// time does, and `columns + interpreter` with the count of each otherwise.
+/// Names the plan: how many parts are answered by postings, by distinct subtrees, and by the
+/// interpreter, a document at a time. Postings that would cost more than distinct subtrees, and sums
+/// that depend on the order of their addition, are answered by what comes next.
 pub fn explain(expression: &Expression) -> String {
     let mut parts = Parts::default();
     parts.bool(expression.root());
-    match (parts.postings + parts.walks, parts.interpreted) {
-        (0, 0) => "columns: constant".into(),
-        (_, 0) => format!("columns: {} by postings, {} by walking", parts.postings, parts.walks),
-        (0, several) => format!("interpreter: {several}"),
-        (_, several) => format!(
-            "columns: {} by postings, {} by walking; interpreter: {several}",
-            parts.postings, parts.walks
-        ),
-    }
+    let counted = [
+        (parts.postings, "columns", "by postings"),
+        (parts.subtrees, "subtrees", ""),
+        (parts.interpreted, "interpreter", ""),
+    ];
+    let described: Vec<String> = counted
+        .iter()
+        .filter(|(count, ..)| *count > 0)
+        .map(|(count, engine, how)| format!("{engine}: {count} {how}").trim_end().to_owned())
+        .collect();
+    if described.is_empty() { "columns: constant".into() } else { described.join("; ") }
 }
 
 #[derive(Default)]
 struct Parts {
     postings: usize,
-    walks: usize,
+    subtrees: usize,
     interpreted: usize,
 }
 
 impl Parts {
-    fn set(&mut self, set: &NodeSet, used: Use) {
-        match set {
-            NodeSet::Union(a, b) => {
-                self.set(a, used);
-                self.set(b, used);
-            }
-            NodeSet::Path(_, steps) if support::steps(steps, used) => match split(steps) {
-                Some(_) => self.postings += 1,
-                None => self.walks += 1,
-            },
-            _ => self.interpreted += 1,
+    fn set(&mut self, set: &NodeSet, used: Use, whole: impl FnOnce() -> bool) {
+        let is_posted = |set: &DocumentPath<'_>| set.absolute && split(set.steps).is_some();
+        match document_paths(set, used) {
+            Some(paths) if paths.iter().all(is_posted) => self.postings += 1,
+            _ => self.whole(whole()),
+        }
+    }
+
+    fn whole(&mut self, by_subtrees: bool) {
+        match by_subtrees {
+            true => self.subtrees += 1,
+            false => self.interpreted += 1,
         }
     }
 
     fn bool(&mut self, expr: &BoolExpr) {
+        let whole = || dag::answers_bool(expr);
         match expr {
             BoolExpr::Const(_) => {}
             BoolExpr::And(a, b) | BoolExpr::Or(a, b) => {
@@ -53,29 +60,32 @@ impl Parts {
             }
             BoolExpr::Not(a) => self.bool(a),
             BoolExpr::Number(a) => self.num(a),
-            BoolExpr::Text(a) => self.str(a),
             BoolExpr::Numbers(_, a, b) => {
                 self.num(a);
                 self.num(b);
             }
-            BoolExpr::Texts(_, a, b) | BoolExpr::Contains(a, b) | BoolExpr::StartsWith(a, b) => {
-                self.str(a);
-                self.str(b);
+            BoolExpr::Texts(..) | BoolExpr::Contains(..) | BoolExpr::StartsWith(..) => {
+                match dag::first_test(expr) {
+                    Some((set, _)) => self.set(set, Use::Each, whole),
+                    None => self.whole(whole()),
+                }
             }
             BoolExpr::Exists(set) | BoolExpr::SetText(_, set, StrExpr::Const(_)) => {
-                self.set(set, Use::Any);
+                self.set(set, Use::Any, whole);
             }
-            BoolExpr::SetNumber(_, set, b) if constant(b).is_some() => self.set(set, Use::Any),
-            BoolExpr::SetText(..)
+            BoolExpr::SetNumber(_, set, b) if constant(b).is_some() => {
+                self.set(set, Use::Any, whole);
+            }
+            BoolExpr::Text(_)
+            | BoolExpr::SetText(..)
             | BoolExpr::SetNumber(..)
             | BoolExpr::Sets(..)
-            | BoolExpr::Lang(_) => {
-                self.interpreted += 1;
-            }
+            | BoolExpr::Lang(_) => self.whole(whole()),
         }
     }
 
     fn num(&mut self, expr: &NumExpr) {
+        let whole = || dag::answers_num(expr);
         match expr {
             NumExpr::Const(_) => {}
             NumExpr::Arith(_, a, b) => {
@@ -83,21 +93,13 @@ impl Parts {
                 self.num(b);
             }
             NumExpr::Neg(a) | NumExpr::Round(_, a) => self.num(a),
-            NumExpr::Text(a) | NumExpr::Length(a) => self.str(a),
             NumExpr::Bool(a) => self.bool(a),
-            // A sum of fractions goes to the interpreter after all.
-            NumExpr::Count(set) | NumExpr::Sum(set) => self.set(set, Use::Each),
-            NumExpr::Position | NumExpr::Last => self.interpreted += 1,
-        }
-    }
-
-    fn str(&mut self, expr: &StrExpr) {
-        match expr {
-            StrExpr::Const(_) => {}
-            StrExpr::Number(a) => self.num(a),
-            // Nested hits send it to the interpreter after all; nobody's hardware nests so.
-            StrExpr::First(set) => self.set(set, Use::Each),
-            _ => self.interpreted += 1,
+            NumExpr::Count(set) | NumExpr::Sum(set) => self.set(set, Use::Each, whole),
+            NumExpr::Text(a) | NumExpr::Length(a) => match &**a {
+                StrExpr::First(set) => self.set(set, Use::Each, whole),
+                _ => self.whole(whole()),
+            },
+            NumExpr::Position | NumExpr::Last => self.whole(whole()),
         }
     }
 }

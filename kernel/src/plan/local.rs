@@ -11,7 +11,7 @@ use crate::xpath::ir::{Axis, NameKind, NodeSet, Start, Step, Test};
 use crate::xpath::text;
 
 /// A node of a subtree. It does not know where it stands, since it may stand in many places.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Item {
     /// An element, or a document's row.
     Element(ElementId),
@@ -151,7 +151,7 @@ impl<'a> Local<'a> {
     }
 
     /// Whether a node that is no attribute passes a test, or any node passes `node()`.
-    fn passes(&self, item: Item, test: &Test) -> bool {
+    pub fn passes(&self, item: Item, test: &Test) -> bool {
         let name = |id: ElementId| self.store.elements()[id as usize].name;
         match (test, item) {
             (Test::Node, _) | (Test::Text, Item::Text(_)) | (Test::Comment, Item::Comment(_)) => {

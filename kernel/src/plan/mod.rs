@@ -3,11 +3,13 @@
 //! [`columns`] evaluates the operators outside of paths for all documents at once. A path that
 //! [`support`] allows is answered from postings: [`anchors`] finds the distinct elements where it
 //! can begin, [`search`] and [`local`] look at each of them once, and [`reach`] carries the hits up to the
-//! documents. Every other path goes to the interpreter, document by document, and only for the
-//! documents that `and` and `or` have left undecided.
+//! documents. Everything else is asked of distinct subtrees and what their surroundings come to
+//! ([`dag`]), and what that leaves goes to the interpreter, document by document. Either is only asked
+//! about the documents that `and` and `or` have left undecided.
 
 mod anchors;
 mod columns;
+mod dag;
 mod explain;
 mod local;
 mod needs;
@@ -15,6 +17,7 @@ mod projection;
 mod reach;
 mod search;
 mod support;
+mod texts;
 mod totals;
 
 use crate::budget::Budget;

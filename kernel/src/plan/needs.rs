@@ -26,17 +26,6 @@ impl Names {
     }
 }
 
-/// What is asked about the nodes that steps lead to.
-#[derive(Debug, Clone, Copy)]
-pub enum Asked<'a> {
-    /// Whether the nodes are there, and how many.
-    Present,
-    /// The string-values of the nodes.
-    Value,
-    /// Whether their string-values pass.
-    Test(ValueTest<'a>),
-}
-
 /// Whose string-value is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Read {
@@ -104,26 +93,6 @@ impl<'a> Needs<'a> {
     pub fn of_num(expr: &'a NumExpr) -> Self {
         let mut needs = Needs::nothing();
         needs.num(expr, &vec![Target::Anything]);
-        needs
-    }
-
-    /// What a string depends on.
-    pub fn of_str(expr: &'a StrExpr) -> Self {
-        let mut needs = Needs::nothing();
-        needs.str(expr, &vec![Target::Anything]);
-        needs
-    }
-
-    /// What the nodes depend on that steps lead to from a document or its root element, and what is
-    /// asked about them.
-    pub fn of_steps(steps: &'a [Step], asked: Asked<'a>) -> Self {
-        let mut needs = Needs::nothing();
-        let targets = needs.steps(steps, vec![Target::Anything]);
-        match asked {
-            Asked::Present => {}
-            Asked::Value => needs.read(targets, None),
-            Asked::Test(test) => needs.read(targets, Some(test)),
-        }
         needs
     }
 

@@ -7,10 +7,12 @@ use crate::xpath::ir::{Axis, Step, Test};
 use super::anchors::{Finder, Split, ValueTest};
 use super::local::{Item, Local};
 use super::reach::Reached;
+use super::texts::Texts;
 
 /// Searches one store for one expression.
 pub struct Search<'a, 'l> {
     pub local: &'l Local<'a>,
+    pub texts: &'l Texts<'a>,
 }
 
 impl<'a> Search<'a, '_> {
@@ -47,7 +49,7 @@ impl<'a> Search<'a, '_> {
     pub fn leads_to(&self, item: Item, steps: &'a [Step], goal: ValueTest<'a>) -> Evaluated<bool> {
         self.local.walk(item, steps, &mut |item| match goal {
             ValueTest::Present => Ok(true),
-            _ => Ok(goal.holds(&self.local.value(item)?)),
+            _ => self.texts.passes(item, &goal),
         })
     }
 

@@ -3,12 +3,10 @@
 use crate::eval::Evaluated;
 use crate::image::{Child, ElementId};
 use crate::xpath::ir::{Axis, NodeSet, Step};
-use crate::xpath::number;
 
 use super::anchors::{Split, ValueTest, split};
-use super::columns::{Columns, DocumentPath, document_paths};
+use super::columns::{Columns, DocumentPath, FEW, document_paths};
 use super::local::Item;
-use super::needs::{Asked, Needs};
 use super::reach::Reached;
 use super::support::Use;
 
@@ -25,12 +23,13 @@ impl<'a> Columns<'a> {
         documents: &[ElementId],
     ) -> Evaluated<Option<Vec<f64>>> {
         let Some(split) = self.worthwhile(path, ValueTest::Present, documents)? else {
-            let asked = if counted { Asked::Present } else { Asked::Value };
-            let column = self.each(documents, &Needs::of_steps(path.steps, asked), |document| {
-                let start = self.start(path.absolute, document)?;
-                self.total_below(start, path.steps, counted)
-            })?;
-            return Ok(column.into_iter().collect());
+            if documents.len() > FEW {
+                return Ok(None);
+            }
+            let one = |&document: &ElementId| {
+                self.total_below(self.start(path.absolute, document)?, path.steps, counted)
+            };
+            return documents.iter().map(one).collect();
         };
         let store = self.local.store;
         let hits = self.search().hits(split, ValueTest::Present)?;
@@ -111,7 +110,7 @@ impl<'a> Columns<'a> {
         let mut total = 0.0;
         let mut exact = true;
         self.local.walk(item, steps, &mut |item| {
-            let value = if counted { 1.0 } else { number::parse(&self.local.value(item)?) };
+            let value = if counted { 1.0 } else { self.texts.number(item)? };
             // What is not a number makes the whole sum none, whenever it is added.
             exact &= value.is_nan() || (value >= 0.0 && value.fract() == 0.0);
             total += value;

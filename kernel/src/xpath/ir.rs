@@ -142,7 +142,7 @@ pub enum NumExpr {
 }
 
 /// Which name of a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum NameKind {
     Local,

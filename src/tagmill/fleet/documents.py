@@ -11,6 +11,7 @@ from tagmill.config import load
 from tagmill.errors import Invalid, InvalidDocument, TagmillError, TooLarge
 from tagmill.fleet.digests import document_digest
 from tagmill_expressions import documents
+from tagmill_expressions.documents import Unparsed
 from tagmill_expressions.errors import DocumentError, DocumentTooLarge
 
 SYSTEM_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
@@ -53,21 +54,50 @@ class Verdict:
 
 @dataclass(frozen=True)
 class CheckedDocument:
+    """`size` and `digest` are those of `xml` in UTF-8."""
+
     xml: str
     size: int
     digest: bytes
+    probe: str
+    unparsed: Unparsed
+
+    def parse(self) -> None:
+        """Raises InvalidDocument (with line and column) and TooLarge. What has the digest of a
+        stored document was parsed when that was stored."""
+        try:
+            self.unparsed.check()
+        except DocumentError as error:
+            raise _invalid(error, self.probe) from None
+        limit = self.unparsed.limits.bytes
+        if self.size > limit:
+            # The document was within the limit in its own encoding, and is longer in UTF-8.
+            raise TooLarge(
+                f"the document has {self.size:,} bytes in UTF-8, more than the limit of {limit:,}",
+                limit=limit,
+                probe=self.probe,
+            )
 
 
 @dataclass(frozen=True)
 class CheckedUpload:
-    """An upload that can be stored. `documents` is None for those to delete."""
+    """An upload that can be stored, once those of its documents are parsed that are not stored
+    already. `documents` is None for those to delete."""
 
     upload: Upload
     documents: Mapping[str, CheckedDocument | None]
 
+    def parse(self, stored: Mapping[str, bytes]) -> None:
+        """Parse the documents that are not among those stored for the node, of which these are the
+        digests by probe. Raises as CheckedDocument."""
+        for probe, document in self.documents.items():
+            if document is not None and stored.get(probe) != document.digest:
+                document.parse()
+
 
 def check(upload: Upload) -> CheckedUpload:
-    """Raises Invalid, InvalidDocument (with line and column) and TooLarge."""
+    """What can be told without parsing. Raises Invalid, InvalidDocument (with line and column) and
+    TooLarge."""
     if not SYSTEM_ID.fullmatch(upload.system_id):
         raise Invalid(
             "a system_id is 1 to 64 letters, digits, dots, colons, dashes or underscores",
@@ -88,9 +118,15 @@ def check(upload: Upload) -> CheckedUpload:
         raise Invalid(f"a hostname is at most {HOSTNAME_LENGTH} characters", field="hostname")
     if len(upload.probes) > MAX_PROBES:
         raise Invalid(f"a node has at most {MAX_PROBES} probes", field="probes")
-    return CheckedUpload(
-        upload, {probe: _document(probe, data) for probe, data in upload.probes.items()}
-    )
+    found: dict[str, CheckedDocument | None] = {}
+    try:
+        for probe, data in upload.probes.items():
+            found[probe] = _document(probe, data)
+    except TagmillError:
+        # What is wrong with the first of them is told first.
+        CheckedUpload(upload, found).parse({})
+        raise
+    return CheckedUpload(upload, found)
 
 
 def _document(probe: str, data: bytes | None) -> CheckedDocument | None:
@@ -107,20 +143,15 @@ def _document(probe: str, data: bytes | None) -> CheckedDocument | None:
         bytes=config.document_bytes, depth=config.document_depth, nodes=config.document_nodes
     )
     try:
-        xml = documents.normalise(data, limits)
+        unparsed = documents.unparsed(data, limits)
     except DocumentTooLarge as error:
         raise TooLarge(str(error), limit=error.limit, probe=probe) from None
     except DocumentError as error:
-        raise InvalidDocument(
-            str(error), line=error.line, column=error.column, probe=probe
-        ) from None
+        raise _invalid(error, probe) from None
+    xml = unparsed.kept()
     encoded = xml.encode()
-    if len(encoded) > config.document_bytes:
-        # The document was within the limit in its own encoding, and is longer in UTF-8.
-        raise TooLarge(
-            f"the document has {len(encoded):,} bytes in UTF-8, more than the limit of "
-            f"{config.document_bytes:,}",
-            limit=config.document_bytes,
-            probe=probe,
-        )
-    return CheckedDocument(xml, len(encoded), document_digest(encoded))
+    return CheckedDocument(xml, len(encoded), document_digest(encoded), probe, unparsed)
+
+
+def _invalid(error: DocumentError, probe: str) -> InvalidDocument:
+    return InvalidDocument(str(error), line=error.line, column=error.column, probe=probe)

@@ -195,7 +195,7 @@ def _charge_quotas(
     worker: Asking, results: Sequence[PartitionResult], ended: dict[str, leases.Ended]
 ) -> None:
     """Charge the time that previews and changes took to their quotas of the worker's time."""
-    for kind in (policy.PREVIEW, policy.CHANGE):
+    for kind in (policy.PREVIEW, policy.CHANGE, policy.DEFINITION):
         theirs = {key: lease for key, lease in ended.items() if lease.kind == kind}
         if theirs:
             began = min(lease.leased_at for lease in theirs.values())

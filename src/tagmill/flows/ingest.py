@@ -190,6 +190,7 @@ def _try_to_store(
         system_id = checked.upload.system_id
         node = nodes.get(system_id)
         try:
+            checked.parse(node.digests if node else {})
             change = _plan(checked, node, create, chosen_clusters)
         except TagmillError as error:
             verdicts[number] = Verdict(system_id, "refused", error=error)

@@ -104,7 +104,8 @@ def settle(
     if evaluated.is_on:
         for partition, items in sorted(by_partition.items()):
             slots = _slots(items, evaluated.positions)
-            if slots is not None:
+            # Without any verdict, all there is to do is the workers'.
+            if slots and (_verdicts(slots, evaluated).ids or not evaluated.live.ids):
                 found[partition] = slots
     if not found:
         return sorted(by_partition) if staleness.any_live() else []

@@ -136,8 +136,10 @@ FROM unnest(
 
 -- name: stale
 -- What waits for evaluation in the partitions given: (partition, expression, the rev of the stored match or
--- null where it is no base, whether somebody waits for it in a preview). Relies on: a missing match is stale.
-SELECT p.id, live.id, CASE WHEN m.rev >= 0 THEN m.rev END, live.is_preview
+-- null where it is no base, whether somebody waits for it in a preview, whether a rebuild of it was forced).
+-- Relies on: a missing match is stale; a forced rebuild keeps the rev that members are true at.
+SELECT p.id, live.id, CASE WHEN m.rev >= 0 THEN m.rev END, live.is_preview,
+       coalesce(m.rev < 0 AND m.true_at >= 0, false)
 FROM partition p
 CROSS JOIN live_expression live
 -- The partitions again: the planner does not carry them over from p, and would read all matches.

@@ -20,6 +20,8 @@ class Stale(NamedTuple):
     base_rev: int | None
     is_preview: bool = False
     """Whether somebody waits for it in a preview."""
+    is_forced: bool = False
+    """Whether it was evaluated before, and somebody asked for it again."""
 
 
 def any_live() -> bool:

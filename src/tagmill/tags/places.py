@@ -46,6 +46,13 @@ class Filters:
     not_tags: Sequence[int] = ()
     cluster: int | None = None
     hostname: str | None = None
+    prefix: str = ""
+    """What the hostname or the system_id begins with, in any case."""
+
+
+class _Named(NamedTuple):
+    partition: int
+    slots: list[int]
 
 
 class _Bitmaps(NamedTuple):
@@ -98,11 +105,16 @@ def _places(filters: Filters, after: int) -> Iterator[int]:
         "first": max(0, after) // PLACES,
         "most": MAX_PARTITIONS,
     }
+    prefixed: dict[int, list[int]] | None = None
+    if filters.prefix:
+        prefixed = dict(sql.named(_Named, __file__, "begin_so", {"prefix": filters.prefix}))
     while rows := sql.named(_Bitmaps, __file__, "bitmaps", values):
         for row in rows:
             bits = (1 << row.slots) - 1
             if filters.hostname is not None:
                 bits &= bitmap.from_slots(row.named or ())
+            if prefixed is not None:
+                bits &= bitmap.from_slots(prefixed.get(row.partition, ()))
             sets = [0 if data is None else bitmap.from_bytes(data) for data in row.members]
             for has in sets[: len(filters.tags)]:
                 bits &= has

@@ -32,6 +32,16 @@ ORDER BY p.id
 LIMIT %(most)s
 
 
+-- name: begin_so
+-- The slots of live nodes whose system_id or hostname begins so, in any case, by partition. It looks at every
+-- node: 100,000 take 50 ms. Relies on: `prefix` is not empty.
+SELECT n.partition_id, array_agg(n.slot)
+FROM node n
+WHERE n.deleted_at IS NULL
+  AND (starts_with(lower(n.hostname), lower(%(prefix)s)) OR starts_with(lower(n.system_id), lower(%(prefix)s)))
+GROUP BY n.partition_id
+
+
 -- name: capture_targets
 -- What a rebuild must reach: each expression in each partition, as of the partition's rev now. A forced
 -- rebuild of a partition that has never changed (rev 0) is reached by any match. Relies on: the fleet is

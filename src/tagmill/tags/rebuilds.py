@@ -26,7 +26,7 @@ from tagmill.matches import staleness
 from tagmill.matches.models import Expression
 from tagmill.tags import failures, publishing
 from tagmill.tags.models import Rebuild, Tag
-from tagmill.work import queue
+from tagmill.work import policy, queue
 
 State = Rebuild.State
 # Somebody else changes the tags between our look at them and our lock. It takes that many
@@ -142,7 +142,8 @@ def begin(tags: Sequence[int], reason: Rebuild.Reason, by: User | None) -> Rebui
     publishing.publish_locked(list(waiting.values_list("id", flat=True)))
     if finish_reached([rebuild.id]):
         rebuild.refresh_from_db()
-    queue.defer_partitions(staleness.stale_for(expressions))
+    kind = policy.REBUILD if reason == Rebuild.Reason.FORCED else policy.DEFINITION
+    queue.defer_partitions(staleness.stale_for(expressions), kind)
     return rebuild
 
 

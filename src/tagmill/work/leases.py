@@ -33,12 +33,24 @@ from tagmill.locks import Lock
 from tagmill.matches import expressions, staleness
 from tagmill.work import policy, queue, workers
 from tagmill.work.models import Lease, Worker
-from tagmill.work.policy import CHANGE, LEARNING, PREVIEW, Candidate, Kind, SpentQuotas
+from tagmill.work.policy import (
+    CHANGE,
+    DEFINITION,
+    LEARNING,
+    PREVIEW,
+    WHOLE,
+    Candidate,
+    Kind,
+    Speed,
+    SpentQuotas,
+)
 from tagmill.work.workers import Asking, Caller
 from tagmill_wire.messages import Definition, LeaseAnswer, LeasedPartition, StaleExpression
 
 log = structlog.get_logger("tagmill.leases")
 
+# The kinds of work that have quotas.
+_KINDS = {"preview": int(PREVIEW), "change": int(CHANGE), "definition": int(DEFINITION)}
 # Partitions that one line of the log names.
 MAX_LOGGED = 16
 
@@ -75,13 +87,16 @@ def lease(worker: Asking, max_partitions: int, holds: Sequence[int]) -> LeaseAns
     return grant(worker, max_partitions, holds).answer
 
 
-def grant(worker: Asking, max_partitions: int, holds: Sequence[int]) -> Granted:
+def grant(
+    worker: Asking, max_partitions: int, holds: Sequence[int], speed: Speed | None = None
+) -> Granted:
     """Up to `max_partitions` partitions with what is stale in each: those that the worker holds
     first, and no more than its share, so that waiting workers get some. May be none.
 
-    Previews come first, then changes, then rebuilds; but while the later ones wait, no more of a
-    worker's time goes into the earlier ones than ORDINARY_SHARE and REBUILD_SHARE leave. A lease
-    for previews names nothing else, one for changes what needs only the nodes that changed.
+    Previews come first, then changes, then new definitions, then forced rebuilds; but while the
+    later ones wait, no more of a worker's time goes into the earlier ones than their quotas leave.
+    A lease for previews names nothing else, one for changes what needs only the nodes that changed,
+    and one for whole partitions what the worker, at its `speed`, evaluates within REBUILD_SECONDS.
 
     Raises WorkerGone."""
     clusters = worker.cluster_ids
@@ -89,8 +104,14 @@ def grant(worker: Asking, max_partitions: int, holds: Sequence[int]) -> Granted:
         spent = _begin(worker)
         while found := queue.candidates(clusters, holds):
             candidates, kind = policy.choose(found, spent)
-            jobs = queue.fetch(candidates, min(max_partitions, _size(candidates, kind, holds)))
-            answer = replace(_granted(worker, jobs, kind), incarnation=spent.incarnation)
+            work = _Work(
+                kind, {item.partition: item.nodes for item in candidates}, set(holds), speed
+            )
+            wanted = min(max_partitions, _size(candidates, kind, work.held))
+            if kind & WHOLE:
+                wanted = _fitting(candidates[:wanted], work)
+            jobs = queue.fetch(candidates, wanted)
+            answer = replace(_granted(worker, jobs, work), incarnation=spent.incarnation)
             # Jobs whose work is done already do not count; others took the rest of them.
             if answer.leases or not jobs:
                 leased = {item.partition for item in answer.leases}
@@ -99,22 +120,43 @@ def grant(worker: Asking, max_partitions: int, holds: Sequence[int]) -> Granted:
         return Granted(LeaseAnswer([], {}), frozenset())
 
 
-def _size(candidates: list[Candidate], kind: Kind, holds: Sequence[int]) -> int:
+class _Work(NamedTuple):
+    """What a lease is made for. `nodes`: of the partitions that wait; `held`: those that the worker
+    holds."""
+
+    kind: Kind
+    nodes: dict[int, int]
+    held: set[int]
+    speed: Speed | None
+
+
+def _fitting(candidates: list[Candidate], work: _Work) -> int:
+    """How many of them the worker evaluates in time. One is looked at, since the partitions of a
+    rebuild, or of a definition, wait for the same as a rule; what is more than expected of another
+    partition waits for the next lease."""
+    if work.speed is None or len(candidates) < 2:  # noqa: PLR2004 - one is leased whatever it takes
+        return len(candidates)
+    items = staleness.stale([candidates[0].partition])
+    expressions = len(policy.named(items, work.kind)[0])
+    return policy.fitting(candidates, expressions, work.speed, work.held)
+
+
+def _size(candidates: list[Candidate], kind: Kind, holds: set[int]) -> int:
     """How many of the candidates the worker is given, who holds these partitions."""
     sharing = max(1, workers.live({item.cluster for item in candidates}))
     if kind == PREVIEW:
         return policy.preview_lease_size(len(candidates), sharing)
-    held = len({item.partition for item in candidates} & set(holds))
+    held = len({item.partition for item in candidates} & holds)
     return policy.lease_size(len(candidates), sharing, held)
 
 
-def _granted(worker: Asking, jobs: dict[int, int], kind: Kind) -> LeaseAnswer:
+def _granted(worker: Asking, jobs: dict[int, int], work: _Work) -> LeaseAnswer:
     stale: dict[int, list[staleness.Stale]] = {}
     for item in staleness.stale(list(jobs)):
         stale.setdefault(item.partition, []).append(item)
-    learning = vocabularies.after(set(jobs) - stale.keys()) if kind == LEARNING else {}
+    learning = vocabularies.after(set(jobs) - stale.keys()) if work.kind == LEARNING else {}
     queue.succeed([job for key, job in jobs.items() if key not in stale and key not in learning])
-    named = {partition: policy.named(items, kind) for partition, items in stale.items()}
+    named = {partition: _named(partition, items, work) for partition, items in stale.items()}
     named |= {partition: ([], LEARNING) for partition in learning}
     leased = _grant(worker, {key: job for key, job in jobs.items() if key in named}, named)
     wanted = {item.expression for items, _ in named.values() for item in items}
@@ -124,6 +166,17 @@ def _granted(worker: Asking, jobs: dict[int, int], kind: Kind) -> LeaseAnswer:
     }
     asked = [replace(item, vocabulary_rev=learning.get(item.partition)) for item in leased]
     return LeaseAnswer(asked, definitions, load().evaluation_seconds)
+
+
+def _named(
+    partition: int, items: list[staleness.Stale], work: _Work
+) -> tuple[list[staleness.Stale], Kind]:
+    named, kind = policy.named(items, work.kind)
+    if kind & WHOLE:
+        is_held = partition in work.held
+        nodes = work.nodes.get(partition, 0)
+        named = named[: policy.part(len(named), nodes, work.speed, is_held=is_held)]
+    return named, kind
 
 
 def _grant(
@@ -171,14 +224,14 @@ def heartbeat(worker: Asking, leases: Sequence[str]) -> list[str]:
 
 def _beat(worker: Asking) -> SpentQuotas:
     """Raises WorkerGone, also for a worker of another incarnation."""
-    values = {"worker": worker.id, "preview": int(PREVIEW), "change": int(CHANGE)}
+    values = {"worker": worker.id, **_KINDS}
     return _spent(locks.bound(Lock.WORKER, SpentQuotas, __file__, "beat", values))
 
 
 def _begin(worker: Asking) -> SpentQuotas:
     """As `_beat`, with the fleet held."""
     values = {
-        **{"worker": worker.id, "preview": int(PREVIEW), "change": int(CHANGE)},
+        **{"worker": worker.id, **_KINDS},
         **{"namespace": locks.NAMESPACE, "fleet": int(Lock.FLEET)},
     }
     locks.taking(Lock.FLEET)
@@ -225,6 +278,7 @@ def charge_quota(worker: Asking, kind: Kind, began: datetime, count: int) -> Non
         "beside": count * policy.PREVIEW_SECONDS if kind == PREVIEW else 0.0,
         "previews": policy.ORDINARY_SHARE if kind == PREVIEW else 0,
         "changes": policy.REBUILD_SHARE if kind == CHANGE else 0,
+        "definitions": policy.DEFINITION_SHARE if kind == DEFINITION else 0,
     }
     sql.run_binary(__file__, "charge_quota", values)
 

@@ -71,6 +71,9 @@ class Worker(models.Model):
     change_quota_until = models.DateTimeField(
         db_default=Now(), editable=False, help_text="its quota for changes is spent until then"
     )
+    definition_quota_until = models.DateTimeField(
+        db_default=Now(), editable=False, help_text="its quota for definitions is spent until then"
+    )
 
     @property
     def cluster_ids(self) -> list[int] | None:
@@ -99,7 +102,7 @@ class Lease(models.Model):
     job_id = models.BigIntegerField(unique=True)
     rev = models.BigIntegerField(help_text="the partition's rev when it was leased")
     kind = models.PositiveSmallIntegerField(
-        db_default=1, help_text="what it is for: 0 vocabularies, 1 all, 2 changes, 4 previews"
+        db_default=1, help_text="0 vocabularies, 1 all, 2 changes, 4 previews, 8 new definitions"
     )
     leased_at = models.DateTimeField(db_default=Now(), editable=False)
     deadline = models.DateTimeField()

@@ -6,20 +6,27 @@ The capacity planner asks the same rules (`loadtest/planner/sharing.py`).
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from tagmill.matches.staleness import Stale
 
-# The quota for previews: after each second that a worker spends on previews alone it takes none for
-# this many seconds while other work waits, so that previews take at most a quarter of its time.
+# Quotas, while other work waits: after each second that a worker spends on previews alone it takes
+# none for this many seconds, so that they take at most a quarter of its time.
 # PREVIEW_SECONDS are charged for each preview besides: its request, its answer and its jobs.
 ORDINARY_SHARE = 3
 PREVIEW_SECONDS = 0.1
-# The quota for changes: after each second that a worker spends on changes alone it takes none for
-# this many seconds while rebuilds wait, so that changes take at most half of what previews leave.
-REBUILD_SHARE = 1
+# Likewise for changes, which take at most half of what previews leave (3/8), and for new
+# definitions, which take at most half of what these leave (3/16). The parts must sum up to less
+# than all: where they do not, one quota is over when the other is spent, and rebuilds starve.
+REBUILD_SHARE = 5 / 3
+DEFINITION_SHARE = 13 / 3
+# What a lease of whole partitions may take to evaluate, and to read those that the worker does not
+# hold: everything else waits behind it, a second at most. Less to read would leave a worker that
+# fetches without a page to evaluate, between two leases.
+REBUILD_SECONDS = 0.25
+READING_SECONDS = 0.75
 # A job that was overtaken by so many times the jobs that wait counts as held: what no worker holds
 # is not left behind by what is held and made again and again.
 MAX_OVERTAKEN = 8
@@ -40,9 +47,13 @@ class Kind(enum.IntFlag):
     REBUILD = 1
     CHANGE = 2
     PREVIEW = 4
+    DEFINITION = 8
 
 
 LEARNING, REBUILD, CHANGE, PREVIEW = Kind.LEARNING, Kind.REBUILD, Kind.CHANGE, Kind.PREVIEW
+DEFINITION = Kind.DEFINITION
+# They need every node of a partition.
+WHOLE = DEFINITION | REBUILD
 
 
 class Candidate(NamedTuple):
@@ -51,38 +62,65 @@ class Candidate(NamedTuple):
     partition: int
     priority: int
     cluster: int
+    nodes: int
 
 
 class SpentQuotas(NamedTuple):
-    """Whether a worker has spent its quota of time for previews, and its quota for changes.
-    `incarnation` is the incarnation of the database in which the worker registered."""
+    """Whether a worker has spent its quota of time for previews, its quota for changes, and its
+    quota for new definitions. `incarnation` is the incarnation of the database in which the worker
+    registered."""
 
     previews: bool
     changes: bool
+    definitions: bool
     incarnation: str
 
 
+class Speed(NamedTuple):
+    """What evaluation takes a worker, in seconds: to read one node's documents where it does not
+    hold them, and one expression on one node."""
+
+    document: float
+    evaluation: float
+
+    def reading(self, nodes: int, *, is_held: bool) -> float:
+        return 0.0 if is_held else nodes * self.document
+
+    def evaluating(self, nodes: int, expressions: int) -> float:
+        return nodes * expressions * self.evaluation
+
+
 def kinds(stale: Iterable[Stale]) -> dict[int, Kind]:
-    """What each partition waits for: an expression with a base needs only what has changed."""
+    """What each partition waits for: an expression with a base needs only what has changed, and
+    one without is a new definition, but for a rebuild that somebody forced."""
     found: dict[int, Kind] = {}
     for item in stale:
-        one = PREVIEW if item.is_preview else REBUILD if item.base_rev is None else CHANGE
-        found[item.partition] = found.get(item.partition, LEARNING) | one
+        found[item.partition] = found.get(item.partition, LEARNING) | _kind(item)
     return found
 
 
+def _kind(item: Stale) -> Kind:
+    if item.is_preview:
+        return PREVIEW
+    if item.base_rev is not None:
+        return CHANGE
+    return REBUILD if item.is_forced else DEFINITION
+
+
 def choose(found: list[Candidate], spent: SpentQuotas) -> tuple[list[Candidate], Kind]:
-    """The jobs to choose from, the first ones first; and what they are taken for."""
+    """The jobs to choose from, the first ones first; and what they are taken for. The first kind
+    that waits, unless its quota is spent and a later one waits, too."""
+    quotas = {PREVIEW: spent.previews, CHANGE: spent.changes, DEFINITION: spent.definitions}
     of = {
         kind: [item for item in found if Kind(item.priority) & kind]
-        for kind in (PREVIEW, CHANGE, REBUILD)
+        for kind in (PREVIEW, CHANGE, DEFINITION, REBUILD)
     }
-    if of[PREVIEW] and not (spent.previews and (of[CHANGE] or of[REBUILD])):
-        return of[PREVIEW], PREVIEW
-    if of[CHANGE] and not (spent.changes and of[REBUILD]):
-        return of[CHANGE], CHANGE
+    waiting = [kind for kind, items in of.items() if items]
+    for kind in waiting:
+        if kind == waiting[-1] or not quotas[kind]:
+            return of[kind], kind
     # Learning waits until there is nothing else.
-    return (of[REBUILD], REBUILD) if of[REBUILD] else (found, LEARNING)
+    return found, LEARNING
 
 
 def lease_size(waiting: int, workers: int, held: int) -> int:
@@ -104,6 +142,34 @@ def _part(waiting: int, parts: int) -> int:
     return -(-waiting // parts)
 
 
+def fitting(
+    candidates: Sequence[Candidate], expressions: int, speed: Speed | None, held: Container[int]
+) -> int:
+    """How many of these partitions, of which each waits for so many expressions, a worker evaluates
+    within REBUILD_SECONDS, and reads within READING_SECONDS: one at least. All, where its speed is
+    not known."""
+    if speed is None:
+        return len(candidates)
+    evaluating = reading = 0.0
+    for count, item in enumerate(candidates):
+        evaluating += speed.evaluating(item.nodes, expressions)
+        reading += speed.reading(item.nodes, is_held=item.partition in held)
+        if evaluating > REBUILD_SECONDS or reading > READING_SECONDS:
+            return max(1, count)
+    return len(candidates)
+
+
+def part(count: int, nodes: int, speed: Speed | None, *, is_held: bool) -> int:
+    """How many of so many expressions, stale in a partition of so many nodes, a lease names: what a
+    worker evaluates within REBUILD_SECONDS, or within the time that it takes to read the nodes, if
+    that is longer; one at least."""
+    if speed is None:
+        return count
+    seconds = max(REBUILD_SECONDS, speed.reading(nodes, is_held=is_held))
+    each = nodes * speed.evaluation
+    return count if each * count <= seconds else max(1, int(seconds / each))
+
+
 def named(stale: list[Stale], kind: Kind) -> tuple[list[Stale], Kind]:
     """The part of what is stale in a partition that its lease names, and what the lease is for."""
     previews = [item for item in stale if item.is_preview]
@@ -114,5 +180,12 @@ def named(stale: list[Stale], kind: Kind) -> tuple[list[Stale], Kind]:
     if kind == CHANGE and changed:
         # One changed node costs itself alone: what needs every node waits its turn.
         return changed, CHANGE
+    new = [item for item in others if item.base_rev is None and not item.is_forced]
+    if kind == DEFINITION and new:
+        return new + _riders(previews, new), DEFINITION
     # Without a base the whole partition is due anyway, and the change only makes it come sooner.
-    return others + previews[: max(1, len(others) // RIDERS)], CHANGE if kind == CHANGE else REBUILD
+    return others + _riders(previews, others), CHANGE if kind == CHANGE else REBUILD
+
+
+def _riders(previews: list[Stale], others: list[Stale]) -> list[Stale]:
+    return previews[: max(1, len(others) // RIDERS)]

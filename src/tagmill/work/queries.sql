@@ -41,11 +41,13 @@ RETURNING preview_quota_until > now()
           OR EXISTS (SELECT FROM lease WHERE lease.worker_id = worker.id AND lease.kind = %(preview)s),
           change_quota_until > now()
           OR EXISTS (SELECT FROM lease WHERE lease.worker_id = worker.id AND lease.kind = %(change)s),
+          definition_quota_until > now()
+          OR EXISTS (SELECT FROM lease WHERE lease.worker_id = worker.id AND lease.kind = %(definition)s),
           incarnation::text
 
 
 -- name: beat
--- Records a heartbeat. Returns whether the worker has spent its quota for previews, and its quota for changes,
+-- Records a heartbeat. Returns whether the worker has spent its quotas for previews, changes and definitions,
 -- with what it has evaluated or with what it holds now; and the incarnation of the revs that it is leased.
 -- Returns no row for a worker that registered in another incarnation.
 -- Relies on: quotas were charged by the same clock, the database's.
@@ -57,18 +59,20 @@ RETURNING preview_quota_until > now()
           OR EXISTS (SELECT FROM lease WHERE lease.worker_id = worker.id AND lease.kind = %(preview)s),
           change_quota_until > now()
           OR EXISTS (SELECT FROM lease WHERE lease.worker_id = worker.id AND lease.kind = %(change)s),
+          definition_quota_until > now()
+          OR EXISTS (SELECT FROM lease WHERE lease.worker_id = worker.id AND lease.kind = %(definition)s),
           incarnation::text
 
 
 -- name: candidates
 -- Waiting jobs of the worker's clusters that may be leased now: the partitions that it holds first, and
 -- with them, since they are older, the jobs that `overtaken` times as many as wait were made after. One row of
--- three arrays (partitions, priorities, clusters), which take a tenth of what so many rows take to read.
+-- four arrays (partitions, priorities, clusters, nodes), which take a tenth of what so many rows take to read.
 -- Relies on: `lock` is the partition's; a job that runs keeps others of its partition waiting.
 SELECT coalesce(array_agg(partition_id), '{}'), coalesce(array_agg(priority), '{}'),
-       coalesce(array_agg(cluster_id), '{}')
+       coalesce(array_agg(cluster_id), '{}'), coalesce(array_agg(node_count), '{}')
 FROM (
-    SELECT p.id AS partition_id, j.priority, p.cluster_id
+    SELECT p.id AS partition_id, j.priority, p.cluster_id, p.node_count
     FROM procrastinate_jobs j
     JOIN partition p ON j.queue_name = 'partition:' || p.id
     WHERE j.status = 'todo'
@@ -235,12 +239,14 @@ FOR UPDATE OF j SKIP LOCKED
 
 
 -- name: charge_quota
--- Charges what previews, or changes, took since `began`, and `beside` seconds: for `previews` times as long
--- the worker takes no previews, and for `changes` times as long no changes, while other work waits.
+-- Charges what previews, changes or definitions took since `began`, and `beside` seconds: for `previews` times as
+-- long the worker takes no previews, for `changes` times as long no changes, and for `definitions` times as long
+-- no new definitions, while other work waits.
 -- Relies on: `began` is of the database's clock. What was charged before is never shortened.
 UPDATE worker
-SET preview_quota_until = greatest(preview_quota_until, now() + %(previews)s * took.seconds),
-    change_quota_until = greatest(change_quota_until, now() + %(changes)s * took.seconds)
+SET preview_quota_until = greatest(preview_quota_until, now() + %(previews)s::float8 * took.seconds),
+    change_quota_until = greatest(change_quota_until, now() + %(changes)s::float8 * took.seconds),
+    definition_quota_until = greatest(definition_quota_until, now() + %(definitions)s::float8 * took.seconds)
 FROM (SELECT now() - %(began)s + make_interval(secs => %(beside)s) AS seconds) took
 WHERE id = %(worker)s
 

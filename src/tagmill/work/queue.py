@@ -30,7 +30,7 @@ from tagmill.config import load
 from tagmill.locks import Lock
 from tagmill.matches import staleness
 from tagmill.work import policy
-from tagmill.work.policy import CHANGE, REBUILD, Candidate, Kind
+from tagmill.work.policy import CHANGE, REBUILD, WHOLE, Candidate, Kind
 
 log = structlog.get_logger("tagmill.queue")
 
@@ -52,6 +52,7 @@ class _Candidates(NamedTuple):
     partitions: list[int]
     priorities: list[int]
     clusters: list[int]
+    nodes: list[int]
 
 
 class _Started(NamedTuple):
@@ -119,7 +120,7 @@ def _enqueue(wanted: Mapping[int, Kind], delay: int) -> None:
     if raised:
         values = {"jobs": list(raised), "priorities": [int(kind) for kind in raised.values()]}
         sql.run(__file__, "prioritise_jobs", values)
-    anew = [row.job for item, row in waiting.items() if wanted[item] & (CHANGE | REBUILD)]
+    anew = [row.job for item, row in waiting.items() if wanted[item] & (CHANGE | WHOLE)]
     if anew and not delay:
         sql.run(__file__, "clear_delays", {"jobs": anew})
     later: dict[str, Any] = {"schedule_in": {"seconds": delay}} if delay else {}

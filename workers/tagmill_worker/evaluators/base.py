@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -110,6 +111,25 @@ class Evaluator(Protocol):
         ...
 
 
+class Kept(Image, Protocol):
+    """An image that can be saved."""
+
+    def save(self, path: Path) -> dict[str, str]:
+        """Writes the file as a whole or not at all; answers what `Keeper.open` needs besides.
+        Raises ImageRefused."""
+        ...
+
+
+class Keeper(Evaluator, Protocol):
+    """An evaluator that `keeps_images`. `version`: another may make another image of a page."""
+
+    version: str
+
+    def open(self, path: Path, more: Mapping[str, str], source: Source, shadow: float) -> Image:
+        """What `Kept.save` wrote, and answered. Raises ImageRefused for another file."""
+        ...
+
+
 Source = Callable[[], Iterable[tuple[int, Mapping[str, str] | None]]]
 
 # Modules that have an `EVALUATOR`. Imported in the child alone: the parent holds no libxml2.
@@ -117,6 +137,8 @@ EVALUATORS = {
     "kernel": "tagmill_worker.evaluators.kernel_evaluator",
     "lxml": "tagmill_worker.evaluators.lxml_evaluator",
 }
+# The names of evaluators that keep images, for whoever does not import them.
+KEEPERS = frozenset({"kernel"})
 AUTO = "auto"
 KERNEL_MODULE = "tagmill_kernel"
 

@@ -4,11 +4,14 @@ Standard input and output carry frames. In, `{"open": [[id, text, namespaces]...
 starts a pass, in which one expression may take so long.
 `{"page": n, "key": k, "run": [ids], "skip": hex}`, with a page as body, asks for the expressions
 `run` over the slots that neither an earlier page of the pass nor `skip` named; the body may be left
-out where an earlier answer said that the page with that key is held. `"learn": rev` asks for the
-vocabulary of those slots' nodes with a higher rev, too; `"singly": true` for one expression after
-the other. `{"drop": [keys]}` forgets pages. Out,
-`{"ready": true}` once, then one answer a page, with the vocabulary as body. Ends when the parent
-does, and with OUT_OF_MEMORY when it would need more than it may.
+out where an earlier answer said that the page with that key is held. `"image": stem` names files
+with its image, which the answer names again, with the reason where they are not good.
+`"learn": rev` asks for the vocabulary of those slots' nodes with a higher rev, too;
+`"singly": true` for one expression after the other. `{"drop": [keys]}` forgets pages.
+`{"save": stem, "key": k}`, with the page as body unless it is held, writes its image to files. Out,
+`{"ready": true}` once, then one answer a page, with the vocabulary as body; and one for each image
+saved, whenever that is done. Ends when the parent does, and with OUT_OF_MEMORY when it would need
+more than it may.
 """
 
 from __future__ import annotations
@@ -17,21 +20,24 @@ import ctypes
 import errno
 import gc
 import os
+import queue
 import resource
 import signal
 import sys
+import threading
 import time
-from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import zstandard
 
 from tagmill_expressions.errors import ExpressionError
 from tagmill_worker import pages
-from tagmill_worker.errors import ProtocolError
-from tagmill_worker.evaluators import base, frames
+from tagmill_worker.errors import ImageRefused, ProtocolError
+from tagmill_worker.evaluators import base, frames, saved
 from tagmill_worker.evaluators.note import Writer
+from tagmill_worker.evaluators.saved import Held
 
 NOTE_DESCRIPTOR = 3
 OUT_OF_MEMORY = errno.ENOMEM
@@ -40,21 +46,6 @@ PR_SET_PDEATHSIG = 1
 MAX_COMPILED = 4096
 # A vocabulary of 75 kB: 37 kB in a third of a millisecond.
 ZSTD_LEVEL = 3
-
-
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """`slots`: all that the page names, those without documents included; `revs` by slot."""
-
-    image: base.Image
-    slots: int
-    revs: dict[int, int]
-
-    def newer(self, rev: int, slots: int) -> int:
-        """The slots given whose nodes have changed after the rev."""
-        if min(self.revs.values(), default=0) > rev:
-            return slots
-        return slots & sum(1 << slot for slot, changed in self.revs.items() if changed > rev)
 
 
 class Child:
@@ -72,7 +63,7 @@ class Child:
         self._note = note
         self._most = most_bytes if evaluator.keeps_images else 0
         self._shadow = shadow
-        self._held: dict[int, _Held] = {}
+        self._held: dict[int, Held] = {}
         self._bytes = 0
         self._memo: dict[tuple[str, tuple[tuple[str, str], ...]], Any] = {}
         self._compiled: dict[int, Any] = {}
@@ -101,10 +92,19 @@ class Child:
         number, run = header["page"], header["run"]
         held = self._held.get(header["key"])
         is_held = held is not None
+        reading, parsed = 0.0, 0
+        tried: list[str] = []
         if held is None:
             if not data:
                 return {"page": number, "missing": True}
-            held = self._image(data)
+            if "image" in header:
+                held, reason = self._open(header["image"], data)
+                tried = [header["image"], reason]
+            if held is None:
+                # What an image in a file takes says nothing about parsing.
+                begun = time.perf_counter()
+                held = self._image(data)
+                reading, parsed = time.perf_counter() - begun, len(held.revs)
             is_held = self._keep(header["key"], held)
         self._seen |= int(header["skip"], 16)
         slots = held.slots & ~self._seen
@@ -114,9 +114,13 @@ class Child:
         chosen = None if slots == held.slots else slots
         learn = header.get("learn")
         learnt = 0 if learn is None else held.newer(learn, slots)
+        evaluating = time.perf_counter()
         answers = held.image.evaluate(
             wanted, chosen, self._note, learnt, header["singly"], seconds=self._seconds
         )
+        # What it learns beside is no evaluation.
+        evaluations = 0 if learnt else len(wanted) * slots.bit_count()
+        evaluating = time.perf_counter() - evaluating
         for key in answers.failures:
             del self._compiled[key]
         self._failures.update(answers.failures)
@@ -134,7 +138,10 @@ class Child:
             "shadowed": answers.shadowed,
             "disagreements": answers.disagreements,
             "seconds": time.perf_counter() - started,
+            "reading": [reading, parsed],
+            "evaluating": [evaluating, evaluations],
             "image_bytes": self._bytes,
+            "image": tried,
             "vocabulary": vocabulary,
         }
 
@@ -144,7 +151,27 @@ class Child:
             if held is not None:
                 self._bytes -= held.image.nbytes
 
-    def _image(self, data: bytes) -> _Held:
+    def to_save(self, key: int, data: bytes) -> Held:
+        """The image of a page, which is made where it is not held. Raises ProtocolError."""
+        return self._held.get(key) or self._image(data)
+
+    def save(self, held: Held, stem: str) -> dict[str, Any]:
+        """The answer. On a thread of its own: a disk may take its time, and nobody waits."""
+        try:
+            size = saved.save(self._evaluator, held, Path(stem))
+        except (OSError, ImageRefused) as error:
+            return {"saved": stem, "reason": str(error)}
+        return {"saved": stem, "reason": "", "bytes": size}
+
+    def _open(self, stem: str, data: bytes) -> tuple[Held | None, str]:
+        """The image in files, or the reason why it is not."""
+        source = partial(pages.nodes, data)
+        try:
+            return saved.load(self._evaluator, Path(stem), source, self._shadow), ""
+        except (OSError, ImageRefused) as error:
+            return None, str(error)
+
+    def _image(self, data: bytes) -> Held:
         image, slots = self._evaluator.image(partial(pages.nodes, data), self._shadow), 0
         revs: dict[int, int] = {}
         for slot, rev, probes in pages.entries(data):
@@ -154,9 +181,9 @@ class Child:
                 self._note(base.PARSING, slot)
                 image.put(slot, probes)
         self._note(base.IDLE, 0)
-        return _Held(image, slots, revs)
+        return Held(image, slots, revs)
 
-    def _keep(self, key: int, held: _Held) -> bool:
+    def _keep(self, key: int, held: Held) -> bool:
         size = held.image.nbytes
         if not self._most or self._bytes + size > self._most:
             return False
@@ -173,8 +200,23 @@ class Child:
         return self._memo[key]
 
 
+class _Answers:
+    """Frames out, from either thread."""
+
+    def __init__(self, sink: BinaryIO) -> None:
+        self._sink = sink
+        self._lock = threading.Lock()
+
+    def send(self, answer: dict[str, Any], body: bytes = b"") -> None:
+        with self._lock:
+            self._sink.write(frames.pack(answer, body))
+            self._sink.flush()
+
+
 def serve(child: Child, source: BinaryIO, sink: BinaryIO) -> None:
     """Until `source` ends."""
+    answers = _Answers(sink)
+    saves: queue.SimpleQueue[tuple[Held, str]] | None = None
     while True:
         try:
             header, body = frames.read(source)
@@ -186,12 +228,25 @@ def serve(child: Child, source: BinaryIO, sink: BinaryIO) -> None:
         if "drop" in header:
             child.drop(header["drop"])
             continue
+        if "save" in header:
+            if saves is None:
+                saves = queue.SimpleQueue()
+                threading.Thread(target=_save, args=(child, saves, answers), daemon=True).start()
+            try:
+                saves.put((child.to_save(header["key"], body), header["save"]))
+            except ProtocolError as error:
+                answers.send({"saved": header["save"], "reason": str(error)})
+            continue
         try:
             answer = child.page(header, body)
         except ProtocolError as error:
             answer = {"page": header["page"], "error": str(error)}
-        sink.write(frames.pack(answer, answer.pop("vocabulary", b"")))
-        sink.flush()
+        answers.send(answer, answer.pop("vocabulary", b""))
+
+
+def _save(child: Child, saves: queue.SimpleQueue[tuple[Held, str]], answers: _Answers) -> None:
+    while True:
+        answers.send(child.save(*saves.get()))
 
 
 def die_with_parent(parent: int) -> None:

@@ -23,6 +23,8 @@ class Owner(Protocol):
 
     def answered(self, message: dict[str, Any], vocabulary: bytes) -> None: ...
 
+    def saved(self, message: dict[str, Any]) -> None: ...
+
     def ended(self, child: ChildProcess, status: str) -> None: ...
 
 
@@ -70,6 +72,8 @@ class ChildProcess(ProcessProtocol):
             if "ready" in header:
                 self.is_ready = True
                 self._owner.ready()
+            elif "saved" in header:
+                self._owner.saved(header)
             else:
                 self._owner.answered(header, body)
 

@@ -10,6 +10,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import tagmill_kernel
 
@@ -17,6 +18,7 @@ from tagmill_expressions import evaluation
 from tagmill_expressions.documents import composition
 from tagmill_expressions.evaluation import Compiled
 from tagmill_expressions.vocabulary import MAX_LENGTH, Vocabulary
+from tagmill_worker.errors import ImageRefused
 from tagmill_worker.evaluators import kernel_vocabulary
 from tagmill_worker.evaluators.base import (
     EVALUATING,
@@ -58,8 +60,10 @@ class KernelExpression:
 
 
 class KernelImage:
-    def __init__(self, source: Source, shadow: float) -> None:
-        self._image = tagmill_kernel.PartitionImage()
+    def __init__(
+        self, source: Source, shadow: float, opened: tagmill_kernel.PartitionImage | None = None
+    ) -> None:
+        self._image = opened or tagmill_kernel.PartitionImage()
         self._source = source
         self._shadow = shadow
         self._slots = 0
@@ -68,6 +72,26 @@ class KernelImage:
     @property
     def nbytes(self) -> int:
         return self._image.nbytes
+
+    def save(self, path: Path) -> dict[str, str]:
+        try:
+            self._image.save(path)
+        except tagmill_kernel.ImageError as error:
+            raise ImageRefused(str(error)) from None
+        return {"slots": f"{self._slots:x}", "refused": f"{self._refused:x}"}
+
+    @classmethod
+    def open(
+        cls, path: Path, more: Mapping[str, str], source: Source, shadow: float
+    ) -> KernelImage:
+        try:
+            image = cls(source, shadow, tagmill_kernel.PartitionImage.open(path))
+        except tagmill_kernel.ImageError as error:
+            raise ImageRefused(str(error)) from None
+        image._slots, image._refused = int(more["slots"], 16), int(more["refused"], 16)
+        if sum(1 << slot for slot in image._image.slots()) != image._slots & ~image._refused:
+            raise ImageRefused("it has other slots")
+        return image
 
     def put(self, slot: int, probes: Mapping[str, str]) -> None:
         self.remove(slot)
@@ -202,6 +226,7 @@ class KernelImage:
 class KernelEvaluator:
     name = "kernel"
     keeps_images = True
+    version = tagmill_kernel.__version__
 
     def compile(self, text: str, namespaces: Mapping[str, str]) -> KernelExpression:
         try:
@@ -214,6 +239,11 @@ class KernelEvaluator:
 
     def image(self, source: Source, shadow: float = 0.0) -> KernelImage:
         return KernelImage(source, shadow)
+
+    def open(
+        self, path: Path, more: Mapping[str, str], source: Source, shadow: float
+    ) -> KernelImage:
+        return KernelImage.open(path, more, source, shadow)
 
 
 def steps(seconds: float, documents: int) -> int:

@@ -8,17 +8,20 @@ a new child goes on where the one before ended, without what the watchdog found 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import structlog
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
+from tagmill_wire.messages import Pace
 from tagmill_worker.errors import EvaluatorBroken, EvaluatorError
-from tagmill_worker.evaluators import note
+from tagmill_worker.evaluators import base, note
 from tagmill_worker.evaluators.backlog import Backlog
 from tagmill_worker.evaluators.child_process import ChildOptions, ChildProcess, spawn
 from tagmill_worker.evaluators.passes import PageAnswer, Pass, Task
+from tagmill_worker.evaluators.saving import SavedImages, Saving
 from tagmill_worker.evaluators.watchdog import Watchdog
 from tagmill_worker.metrics import Metrics
 from tagmill_worker.pages import Page
@@ -32,12 +35,18 @@ MAX_STARTS = 3
 # it is taken to be slow. The newest has this share in the mean: ten pages tell of other work.
 FIRST_PAGE_SECONDS = 0.1
 NEWEST_PAGE = 0.2
+# What is said of documents and evaluations before any: some of people's documents, on one core.
+FIRST_DOCUMENT_SECONDS = 2e-4
+FIRST_EVALUATION_SECONDS = {"kernel": 5e-7, "lxml": 5e-5}
+# The longest that a message may say one document, or one evaluation, takes.
+MAX_ONE_SECONDS = 3600.0
 
 log = structlog.get_logger("workers.evaluators")
 
 
 class EvaluatorProcess:
-    """`failed` is called with EvaluatorBroken when no child can be started."""
+    """`failed` is called with EvaluatorBroken when no child can be started. `images`: where those
+    of pages are saved, if they are."""
 
     def __init__(
         self,
@@ -45,8 +54,11 @@ class EvaluatorProcess:
         options: ChildOptions,
         metrics: Metrics,
         failed: Callable[[Exception], None],
+        images: SavedImages | None = None,
     ) -> None:
         self._page_seconds = FIRST_PAGE_SECONDS
+        self._document_seconds = FIRST_DOCUMENT_SECONDS
+        self._each_seconds = FIRST_EVALUATION_SECONDS.get(options.evaluator, 0.0)
         self._reactor = reactor
         self._options = options
         # Keys of the pages of which the child holds an image.
@@ -55,6 +67,8 @@ class EvaluatorProcess:
         self._failed = failed
         self._backlog = Backlog()
         self._watchdog = Watchdog(reactor, self._backlog, metrics)
+        self._images = images if options.evaluator in base.KEEPERS else None
+        self._saving = Saving(self._images)
         self._numbers = 0
         self._open: Pass | None = None
         self._child: ChildProcess | None = None
@@ -89,6 +103,11 @@ class EvaluatorProcess:
     def pages_in(self, seconds: float) -> int:
         """How many pages are answered in so many seconds, by those of late."""
         return int(seconds / max(self._page_seconds, 1e-4))
+
+    @property
+    def pace(self) -> Pace:
+        """What reading a node's documents, and one evaluation, took of late."""
+        return Pace(self._document_seconds, self._each_seconds)
 
     def start(self) -> None:
         self._starts += 1
@@ -135,6 +154,16 @@ class EvaluatorProcess:
         if gone and self._child is not None and self._child.is_ready:
             self._child.send({"drop": gone})
 
+    def save(self, page: Page, stem: Path) -> Deferred[None]:
+        """Save the image of a page; fires when that is over, also where there are no images."""
+        done = self._saving.add(page, stem)
+        self._saving.pump(self._child, self._hot)
+        return done
+
+    @property
+    def saves_images(self) -> bool:
+        return self._images is not None
+
     def below(self, pages: int, size: int) -> Deferred[None]:
         """Fires when so few pages and bytes are unanswered, as `Backlog.below` says."""
         return self._backlog.below(pages, size)
@@ -144,6 +173,11 @@ class EvaluatorProcess:
     def ready(self) -> None:
         self._starts = 0
         self._pump()
+        self._saving.pump(self._child, self._hot)
+
+    def saved(self, message: dict[str, Any]) -> None:
+        self._saving.answered(message)
+        self._saving.pump(self._child, self._hot)
 
     def answered(self, message: dict[str, Any], vocabulary: bytes) -> None:
         task = self._backlog.sent.popleft()
@@ -176,10 +210,15 @@ class EvaluatorProcess:
         for slot, why in message["unreadable"].items():
             self._unreadable(task, int(slot), why)
         self._page_seconds += (answer.seconds - self._page_seconds) * NEWEST_PAGE
+        self._document_seconds = _newer(self._document_seconds, *message["reading"])
+        self._each_seconds = _newer(self._each_seconds, *message["evaluating"])
         self._metrics.evaluation_seconds.observe(answer.seconds)
         self._metrics.documents.inc(answer.documents)
         self._metrics.image_bytes.set(message["image_bytes"])
         self._shadow(task, message)
+        if message["image"] and self._images is not None:
+            stem, reason = message["image"]
+            self._images.image_opened(Path(stem), reason)
         if not task.is_cancelled:
             task.done.callback(answer)
 
@@ -221,7 +260,12 @@ class EvaluatorProcess:
             }
             if task.learn is not None:
                 header["learn"] = task.learn
-            child.send(header, b"" if key in self._hot else task.page.data)
+            is_hot = key in self._hot
+            if self._images is not None and not is_hot:
+                stem = self._images.image(task.page)
+                if stem is not None:
+                    header["image"] = str(stem)
+            child.send(header, b"" if is_hot else task.page.data)
             self._backlog.sent.append(task)
         self._watchdog.pages_changed()
         self._backlog.wake()
@@ -247,8 +291,16 @@ class EvaluatorProcess:
             return
         self._watchdog.ended(noted, status)
         self._backlog.take_back()
+        self._saving.ended()
         if self._starts >= MAX_STARTS:
             self._child = None
             self._failed(EvaluatorBroken(f"the child process does not start: {status}"))
             return
         self.start()
+
+
+def _newer(mean: float, seconds: float, count: int) -> float:
+    """The mean of what one takes, with `count` more that took `seconds` together."""
+    if not count:
+        return mean
+    return mean + (min(seconds / count, MAX_ONE_SECONDS) - mean) * NEWEST_PAGE

@@ -1,0 +1,97 @@
+// All machines: sought by the beginning of a name, and by a tag.
+import { html } from "../vendor/lit.mjs";
+import { all, api } from "../base/http.mjs";
+import { count } from "../base/format.mjs";
+import { Page } from "../base/page.mjs";
+import "../parts/nodes.mjs";
+
+const TYPING_MS = 150;
+
+class NodesPage extends Page {
+  static properties = {
+    ...Page.properties,
+    sought: { state: true },
+    cluster: { state: true },
+    tag: { state: true },
+    clusters: { state: true },
+    tags: { state: true },
+  };
+
+  constructor() {
+    super();
+    this.sought = "";
+    this.cluster = "";
+    this.tag = "";
+    /** @type {any[]} */
+    this.clusters = [];
+    /** @type {any[]} */
+    this.tags = [];
+    this.timer = 0;
+  }
+
+  connectedCallback() {
+    super.connectedCallback();
+    void this.trying(async () => {
+      this.clusters = await all("clusters/?limit=1000");
+      this.tags = (await api("tags/?limit=1000")).results;
+    });
+  }
+
+  source() {
+    const query = new URLSearchParams();
+    if (this.sought) query.set("q", this.sought);
+    if (this.cluster) query.set("cluster", this.cluster);
+    if (this.tag) query.set("tag", this.tag);
+    return `nodes/?${query}`;
+  }
+
+  /** As many as there may be: of those sought nobody knows it before they are read. */
+  total() {
+    if (this.sought) return 0;
+    const tag = this.tags.find((found) => found.name === this.tag);
+    const nodes = this.clusters
+      .filter((one) => !this.cluster || one.name === this.cluster)
+      .reduce((sum, one) => sum + one.node_count, 0);
+    return tag ? (this.cluster ? 0 : tag.node_count) : nodes;
+  }
+
+  /** @param {string} text */
+  typed(text) {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => (this.sought = text.trim()), TYPING_MS);
+  }
+
+  render() {
+    return html`<div class="head">
+        <h1>Nodes</h1>
+        <span class="quiet">${count(this.clusters.reduce((sum, one) => sum + one.node_count, 0))} in the fleet</span>
+      </div>
+      ${this.shownProblem()}
+      <div class="line tools">
+        <input
+          class="grow"
+          type="search"
+          aria-label="Search nodes"
+          placeholder="Beginning of a hostname or system_id"
+          @input=${(/** @type {any} */ event) => this.typed(event.target.value)}
+        />
+        <select aria-label="Cluster" @change=${(/** @type {any} */ event) => (this.cluster = event.target.value)}>
+          <option value="">All clusters</option>
+          ${this.clusters.map((one) => html`<option>${one.name}</option>`)}
+        </select>
+        <select aria-label="Tag" @change=${(/** @type {any} */ event) => (this.tag = event.target.value)}>
+          <option value="">Any tag</option>
+          ${this.tags.map((one) => html`<option>${one.name}</option>`)}
+        </select>
+      </div>
+      <tm-nodes
+        class="tall"
+        source=${this.source()}
+        .total=${this.total()}
+        query=${this.tag ? `?tag=${this.tag}` : ""}
+        empty="No node is like that. Nodes come by uploads: PUT nodes/{system_id}/document, or nodes/import."
+      ></tm-nodes>`;
+  }
+}
+
+customElements.define("tm-nodes-page", NodesPage);

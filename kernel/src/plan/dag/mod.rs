@@ -1,0 +1,535 @@
+//! Any expression over distinct subtrees.
+//!
+//! [`compile`] makes functions of a node of an expression. Their results are kept for each distinct
+//! element ([`memo`]); for a function that looks up, sideways or at the whole document, for each
+//! distinct element and each thing that its surroundings come to, as far as the function can tell
+//! ([`surroundings`]). So what ten thousand documents have in common is worked out once, whatever is asked.
+
+mod beginnings;
+mod compile;
+mod memo;
+mod ops;
+mod program;
+mod reach;
+mod surroundings;
+mod values;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use crate::error::BudgetExceeded;
+use crate::eval::{Context, Evaluated, Evaluator};
+use crate::image::{Child, ElementId};
+use crate::xpath::ir::{Axis, BoolExpr, Cmp, NumExpr, Step, Test};
+
+use super::local::{Item, Local};
+use super::reach::Reached;
+use super::texts::Texts;
+use compile::Compiler;
+pub use compile::first_test;
+use memo::Memo;
+use program::{Chosen, Env, Func, FuncId, Kind, Program, Use};
+use surroundings::Inside;
+use values::{Op, Value, Values};
+
+/// Functions that wait for each other. The interpreter takes over what nests deeper: it recurses
+/// less for a level.
+const MAX_NESTING: u32 = 1_000;
+
+/// The code of the number 1.
+const ONE: Value = 2;
+
+/// A node where it stands, as far as functions can tell.
+#[derive(Debug, Clone, Copy)]
+pub struct Place {
+    item: Item,
+    env: Env,
+}
+
+/// Evaluates one operator on many documents.
+pub struct Dag<'a, 't> {
+    local: Local<'a>,
+    program: Program<'a>,
+    memo: RefCell<Memo>,
+    values: RefCell<Values<'a>>,
+    texts: &'t Texts<'a>,
+    /// The elements that have what a function needs in their subtree, where that are few.
+    reached: Vec<Option<Rc<Reached>>>,
+    depth: Cell<u32>,
+    /// Set when an evaluation fails for another reason than its budget.
+    is_beyond: Cell<bool>,
+}
+
+/// One column: a result for each document, or none where only the interpreter can tell.
+type Column<T> = Evaluated<Option<Vec<T>>>;
+
+/// The boolean of each document.
+pub fn bools<'a>(texts: &Texts<'a>, expr: &'a BoolExpr, documents: &[ElementId]) -> Column<bool> {
+    let ask = |dag: &Dag<'a, '_>, at| dag.bool(expr, at);
+    column(texts, documents, |compiler| compiler.bool(expr), ask)
+}
+
+/// The number of each document.
+pub fn nums<'a>(texts: &Texts<'a>, expr: &'a NumExpr, documents: &[ElementId]) -> Column<f64> {
+    let ask = |dag: &Dag<'a, '_>, at| dag.num(expr, at);
+    column(texts, documents, |compiler| compiler.num(expr), ask)
+}
+
+/// Whether a boolean is answered here.
+pub fn answers_bool(expr: &BoolExpr) -> bool {
+    Compiler::default().bool(expr).is_some()
+}
+
+/// Whether a number is.
+pub fn answers_num(expr: &NumExpr) -> bool {
+    Compiler::default().num(expr).is_some()
+}
+
+fn column<'a, 't, T>(
+    texts: &'t Texts<'a>,
+    documents: &[ElementId],
+    compile: impl FnOnce(&mut Compiler<'a>) -> Option<Env>,
+    ask: impl Fn(&Dag<'a, 't>, Context<Place>) -> Evaluated<T>,
+) -> Column<T> {
+    let mut compiler = Compiler::default();
+    let Some(mask) = compile(&mut compiler) else { return Ok(None) };
+    let dag = Dag::new(texts, compiler.program, documents.len())?;
+    let mut results = Vec::with_capacity(documents.len());
+    for &document in documents {
+        let result = dag.root(document, mask).and_then(|root| ask(&dag, Context::only(root)));
+        match result {
+            Ok(result) => results.push(result),
+            Err(_) if dag.is_beyond.get() => return Ok(None),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Some(results))
+}
+
+impl<'a, 't> Dag<'a, 't> {
+    fn new(texts: &'t Texts<'a>, program: Program<'a>, documents: usize) -> Evaluated<Self> {
+        let local = texts.local;
+        let reached = reach::of(&program, local, documents)?;
+        let memo = Memo::new(program.funcs.len(), local.store.elements().len(), documents);
+        Ok(Dag {
+            local,
+            program,
+            memo: RefCell::new(memo),
+            values: RefCell::default(),
+            texts,
+            reached,
+            depth: Cell::new(0),
+            is_beyond: Cell::new(false),
+        })
+    }
+
+    /// The root element of a document: the context of a whole expression.
+    fn root(&self, document: ElementId, mask: Env) -> Evaluated<Place> {
+        let store = self.local.store;
+        let at = Place { item: Item::Element(document), env: self.of_document(document)? };
+        let mut children = store.children(document).enumerate();
+        if self.program.precedes && store.children(document).len() > 1 {
+            // libxml2 leaves out a first child of the document, which other documents do not have.
+            return self.beyond();
+        }
+        let root = children.find_map(|(index, child)| match child {
+            Child::Element(_) => Some((index, child)),
+            _ => None,
+        });
+        let Some((index, root)) = root else { return Ok(at) };
+        let inside = self.inside(self.program.with_siblings(mask), document, at.env)?;
+        Ok(Place { item: Item::from(root), env: inside.env(index) })
+    }
+
+    /// An evaluation that the interpreter has to take over.
+    fn beyond<T>(&self) -> Evaluated<T> {
+        self.is_beyond.set(true);
+        Err(BudgetExceeded)
+    }
+
+    /// A function's result for a node.
+    fn ask(&self, id: FuncId, at: Place) -> Evaluated<Value> {
+        let func = self.program.func(id);
+        match (func.kind, at.item) {
+            (Kind::Up(atom), _) => Ok(self.field(atom, at.env)),
+            (Kind::Leaf(Use::Exists, _), _) => Ok(1),
+            (Kind::Leaf(Use::Count, _), _) => Ok(ONE),
+            (Kind::Pass(step, _), item) if !self.passes(step, item) => Ok(0),
+            (Kind::Pass(step, then), _) if step.predicates.is_empty() => {
+                self.local.budget.spend(1)?;
+                self.ask(then, at)
+            }
+            (Kind::Inner(_) | Kind::Tree | Kind::Inside, Item::Attribute(_)) => Ok(0),
+            (Kind::Inner(then), _) => self.ask(then, at),
+            (Kind::Tree, _) => Ok(1),
+            (Kind::Document, item) => Ok(Value::from(self.is_document(item))),
+            (Kind::Inside, item) => Ok(Value::from(!self.is_document(item))),
+            (_, Item::Element(element)) => self.recalled(id, func, element, at.env),
+            _ => self.worked_out(func, at),
+        }
+    }
+
+    fn recalled(
+        &self,
+        id: FuncId,
+        func: &Func<'a>,
+        element: ElementId,
+        env: Env,
+    ) -> Evaluated<Value> {
+        let env = env & func.mask;
+        if let Some(known) = self.memo.borrow().get(id, element, env) {
+            return Ok(known);
+        }
+        let depth = self.depth.get();
+        if depth == MAX_NESTING {
+            return self.beyond();
+        }
+        self.depth.set(depth + 1);
+        let found = self.worked_out(func, Place { item: Item::Element(element), env });
+        self.depth.set(depth);
+        let found = found?;
+        self.memo.borrow_mut().insert(id, element, env, found);
+        Ok(found)
+    }
+
+    fn worked_out(&self, func: &Func<'a>, at: Place) -> Evaluated<Value> {
+        self.local.budget.spend(1)?;
+        match func.kind {
+            Kind::Leaf(used, test) => self.leaf(used, test, at.item),
+            Kind::Pass(step, then) => {
+                if !self.holds(&step.predicates, at)? {
+                    return Ok(0);
+                }
+                self.ask(then, at)
+            }
+            Kind::Holds(predicate, then) => match self.bool(predicate, Context::only(at))? {
+                true => self.ask(then, at),
+                false => Ok(0),
+            },
+            Kind::Where(test, then) => match self.ask(test, at)? {
+                0 => Ok(0),
+                _ => self.ask(then, at),
+            },
+            Kind::Both(a, b) => {
+                let first = self.ask(a, at)?;
+                if func.op.is_final(first) {
+                    return Ok(first);
+                }
+                self.join(func.op, first, self.ask(b, at)?)
+            }
+            Kind::Children(of) => self.children(func, 0, of, at),
+            Kind::Subtree(of) => {
+                let own = self.ask(of, at)?;
+                let Item::Element(element) = at.item else { return Ok(own) };
+                self.subtrees(func, own, element, at.env, of)
+            }
+            Kind::Attributes(of) => self.attributes(func, of, at),
+            Kind::Listed(step, then) => self.listed(func, step, then, at),
+            Kind::Selected(..) => self.selected(func, at),
+            _ => Ok(0),
+        }
+    }
+
+    fn holds(&self, predicates: &'a [BoolExpr], at: Place) -> Evaluated<bool> {
+        for predicate in predicates {
+            if !self.bool(predicate, Context::only(at))? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// `so_far`, joined with a function of all children.
+    fn children(
+        &self,
+        func: &Func<'a>,
+        mut so_far: Value,
+        of: FuncId,
+        at: Place,
+    ) -> Evaluated<Value> {
+        let Item::Element(element) = at.item else { return Ok(so_far) };
+        let id = self.id_of(func);
+        if self.reached[id as usize].as_ref().is_some_and(|reached| !reached.contains(element)) {
+            return Ok(so_far);
+        }
+        let mut inside = None;
+        let mut sets = Vec::new();
+        for (index, child) in self.local.store.children(element).enumerate() {
+            if func.op.is_final(so_far) {
+                break;
+            }
+            if self.is_empty(id, child) {
+                continue;
+            }
+            self.local.budget.spend(1)?;
+            let env = self.env_inside(&mut inside, func, element, at.env, index)?;
+            let found = self.ask(of, Place { item: Item::from(child), env })?;
+            match func.op {
+                Op::Set => sets.push(found),
+                op => so_far = self.join(op, so_far, found)?,
+            }
+        }
+        self.with_sets(so_far, sets)
+    }
+
+    /// The surroundings of a child, which are worked out when the first child needs them.
+    #[inline]
+    fn env_inside(
+        &self,
+        inside: &mut Option<Inside>,
+        func: &Func<'a>,
+        element: ElementId,
+        env: Env,
+        index: usize,
+    ) -> Evaluated<Env> {
+        if func.below == 0 {
+            return Ok(0);
+        }
+        if let Some(inside) = inside {
+            return Ok(inside.env(index));
+        }
+        let found = self.inside(func.below, element, env)?;
+        let env = found.env(index);
+        *inside = Some(found);
+        Ok(env)
+    }
+
+    fn with_sets(&self, own: Value, mut sets: Vec<Value>) -> Evaluated<Value> {
+        if sets.is_empty() {
+            return Ok(own);
+        }
+        sets.push(own);
+        let mut values = self.values.borrow_mut();
+        let (union, members) = values.union_of(sets);
+        self.local.budget.spend(members)?;
+        Ok(union)
+    }
+
+    /// As [`Dag::children`], of the function itself: what is below is asked in the same way.
+    fn subtrees(
+        &self,
+        func: &Func<'a>,
+        mut so_far: Value,
+        element: ElementId,
+        env: Env,
+        of: FuncId,
+    ) -> Evaluated<Value> {
+        if func.op.is_final(so_far) {
+            return Ok(so_far);
+        }
+        let id = self.id_of(func);
+        let mut inside = None;
+        let mut sets = Vec::new();
+        for (index, child) in self.local.store.children(element).enumerate() {
+            if self.is_empty(id, child) {
+                continue;
+            }
+            self.local.budget.spend(1)?;
+            let env = self.env_inside(&mut inside, func, element, env, index)?;
+            let found = match child {
+                Child::Element(child) => self.recalled(id, func, child, env)?,
+                leaf => self.ask(of, Place { item: Item::from(leaf), env })?,
+            };
+            match func.op {
+                Op::Set => sets.push(found),
+                op => so_far = self.join(op, so_far, found)?,
+            }
+            if func.op.is_final(so_far) {
+                break;
+            }
+        }
+        self.with_sets(so_far, sets)
+    }
+
+    /// Whether a function has nothing to find in a child.
+    #[inline]
+    fn is_empty(&self, id: FuncId, child: Child) -> bool {
+        match child {
+            Child::Element(element) => {
+                self.reached[id as usize].as_ref().is_some_and(|reached| !reached.contains(element))
+            }
+            _ => !self.program.func(id).leaves,
+        }
+    }
+
+    fn id_of(&self, func: &Func<'a>) -> FuncId {
+        func.id
+    }
+
+    fn attributes(&self, func: &Func<'a>, of: FuncId, at: Place) -> Evaluated<Value> {
+        let Item::Element(element) = at.item else { return Ok(0) };
+        let env = self.of_attributes(func.below, element, at.env)?;
+        let mut so_far = 0;
+        for &pair in self.local.store.attributes(element) {
+            self.local.budget.spend(1)?;
+            let found = self.ask(of, Place { item: Item::Attribute(pair), env })?;
+            so_far = self.join(func.op, so_far, found)?;
+            if func.op.is_final(so_far) {
+                break;
+            }
+        }
+        Ok(so_far)
+    }
+
+    fn listed(&self, func: &Func<'a>, step: &'a Step, then: FuncId, at: Place) -> Evaluated<Value> {
+        let Item::Element(element) = at.item else { return Ok(0) };
+        let mut places: Vec<Place> = Vec::new();
+        let store = self.local.store;
+        self.local.budget.spend(store.width(element))?;
+        if step.axis == Axis::Attribute {
+            let env = self.of_attributes(func.below, element, at.env)?;
+            let items = store.attributes(element).iter().map(|&pair| Item::Attribute(pair));
+            places.extend(items.map(|item| Place { item, env }));
+        } else {
+            let inside = self.inside(func.below, element, at.env)?;
+            let items = store.children(element).map(Item::from).enumerate();
+            places.extend(items.map(|(index, item)| Place { item, env: inside.env(index) }));
+        }
+        places.retain(|place| self.passes(step, place.item));
+        self.keep(&step.predicates, &mut places)?;
+        self.joined(func.op, then, places)
+    }
+
+    /// Keeps what satisfies predicates; positions are the order given.
+    fn keep(&self, predicates: &'a [BoolExpr], places: &mut Vec<Place>) -> Evaluated<()> {
+        for predicate in predicates {
+            let size = places.len();
+            let mut kept = 0;
+            for index in 0..size {
+                let at = Context { node: places[index], position: index + 1, size };
+                if self.bool(predicate, at)? {
+                    places[kept] = places[index];
+                    kept += 1;
+                }
+            }
+            places.truncate(kept);
+        }
+        Ok(())
+    }
+
+    fn joined(&self, op: Op, then: FuncId, places: Vec<Place>) -> Evaluated<Value> {
+        let mut so_far = 0;
+        for place in places {
+            so_far = self.join(op, so_far, self.ask(then, place)?)?;
+            if op.is_final(so_far) {
+                break;
+            }
+        }
+        Ok(so_far)
+    }
+
+    fn selected(&self, func: &Func<'a>, at: Place) -> Evaluated<Value> {
+        let Kind::Selected(chosen, predicate, then) = func.kind else { return Ok(0) };
+        let mut places = Vec::new();
+        let mut wanted = match position(predicate) {
+            None => 0..usize::MAX,
+            Some(position) => {
+                let size = self.amount(&chosen, at)?;
+                let index = position.unwrap_or(size).wrapping_sub(1);
+                if index >= size {
+                    return Ok(0);
+                }
+                index..index + 1
+            }
+        };
+        self.collect(func, &chosen, at, &mut wanted, &mut places)?;
+        if position(predicate).is_none() {
+            self.keep(std::slice::from_ref(predicate), &mut places)?;
+        }
+        self.joined(func.op, then, places)
+    }
+
+    fn amount(&self, chosen: &Chosen, at: Place) -> Evaluated<usize> {
+        let amount = self.ask(chosen.amount, at)?;
+        Ok(self.values.borrow().number(amount) as usize)
+    }
+
+    /// Finds the members whose places in document order are wanted, and counts the places down.
+    // Depth is bounded by the parser, and where a file is opened: so recursion is.
+    fn collect(
+        &self,
+        func: &Func<'a>,
+        chosen: &Chosen,
+        at: Place,
+        wanted: &mut std::ops::Range<usize>,
+        found: &mut Vec<Place>,
+    ) -> Evaluated<()> {
+        let amount = self.amount(chosen, at)?;
+        if wanted.start >= amount || wanted.end == 0 {
+            wanted.start = wanted.start.saturating_sub(amount);
+            wanted.end = wanted.end.saturating_sub(amount);
+            return Ok(());
+        }
+        self.try_member(chosen, at, wanted, found)?;
+        let Item::Element(element) = at.item else { return Ok(()) };
+        self.local.budget.spend(self.local.store.width(element))?;
+        let env = self.of_attributes(func.below, element, at.env)?;
+        for &pair in self.local.store.attributes(element) {
+            self.try_member(chosen, Place { item: Item::Attribute(pair), env }, wanted, found)?;
+        }
+        let inside = self.inside(func.below, element, at.env)?;
+        for (index, child) in self.local.store.children(element).enumerate() {
+            let place = Place { item: Item::from(child), env: inside.env(index) };
+            self.collect(func, chosen, place, wanted, found)?;
+        }
+        Ok(())
+    }
+
+    fn try_member(
+        &self,
+        chosen: &Chosen,
+        at: Place,
+        wanted: &mut std::ops::Range<usize>,
+        found: &mut Vec<Place>,
+    ) -> Evaluated<()> {
+        if wanted.end == 0 || self.ask(chosen.member, at)? == 0 {
+            return Ok(());
+        }
+        if wanted.start == 0 {
+            found.push(at);
+        }
+        wanted.start = wanted.start.saturating_sub(1);
+        wanted.end -= 1;
+        Ok(())
+    }
+
+    fn join(&self, op: Op, a: Value, b: Value) -> Evaluated<Value> {
+        match op {
+            Op::Any => Ok(a | b),
+            // Small integers are their own codes, twice.
+            Op::Add if (a | b) & 1 == 0 && a < 1 << 20 && b < 1 << 20 => Ok(a + b),
+            _ => Ok(self.values.borrow_mut().join(op, a, b)),
+        }
+    }
+
+    fn is_document(&self, item: Item) -> bool {
+        matches!(item, Item::Element(id)
+            if self.local.store.elements()[id as usize].name == crate::image::DOCUMENT)
+    }
+
+    /// Whether a node passes the test of a step that led to it.
+    #[inline]
+    fn passes(&self, step: &Step, item: Item) -> bool {
+        match (item, step.axis, &step.test) {
+            (Item::Attribute(_), Axis::Attribute, Test::Node | Test::Any) => true,
+            (Item::Attribute(pair), Axis::Attribute, Test::Name(name) | Test::AnyIn(name)) => {
+                self.local.names[*name].matches(self.local.store.pair(pair).0)
+            }
+            (Item::Attribute(_), Axis::Attribute, _) | (_, Axis::Attribute, _) => false,
+            (item, _, test) => self.local.passes(item, test),
+        }
+    }
+}
+
+/// The only position that a predicate takes: a number, or the last one.
+pub(super) fn position(predicate: &BoolExpr) -> Option<Option<usize>> {
+    match predicate {
+        BoolExpr::Numbers(Cmp::Eq, NumExpr::Position, NumExpr::Const(wanted))
+            if wanted.fract() == 0.0 && (1.0..1e9).contains(wanted) =>
+        {
+            Some(Some(*wanted as usize))
+        }
+        BoolExpr::Numbers(Cmp::Eq, NumExpr::Position, NumExpr::Last) => Some(None),
+        _ => None,
+    }
+}

@@ -1,0 +1,277 @@
+//! String-values of elements, without building those that need not be.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use hashbrown::HashMap;
+
+use super::anchors::ValueTest;
+use super::local::{Item, Local};
+use crate::eval::Evaluated;
+use crate::image::{Child, ElementId};
+use crate::xpath::ir::trim;
+use crate::xpath::number;
+
+/// String-values of up to so many bytes are kept; longer ones are put together from them.
+const MAX_KEPT: usize = 1024;
+/// Longer string-values than this are told apart by their fingerprints.
+const MAX_SHORT: usize = 256;
+/// A prime, and the base of the polynomials over it whose values are fingerprints.
+const PRIME: u64 = (1 << 61) - 1;
+const BASE: u64 = 0x0f3c_9d15_84ab_e627;
+
+/// A string-value's length and the value of the polynomial whose coefficients are its bytes. Equal
+/// strings have equal fingerprints, however they are put together.
+pub type Fingerprint = (usize, u64);
+
+/// The string-values of one store's nodes.
+pub struct Texts<'a> {
+    pub local: Local<'a>,
+    /// One above the bytes of each element's string-value.
+    lengths: RefCell<Vec<u32>>,
+    /// The polynomial's value for each element, and the base to the power of its length.
+    polynomials: RefCell<HashMap<ElementId, (u64, u64)>>,
+    kept: RefCell<HashMap<ElementId, Rc<str>>>,
+}
+
+impl<'a> Texts<'a> {
+    pub fn new(local: Local<'a>) -> Self {
+        Texts {
+            local,
+            lengths: RefCell::default(),
+            polynomials: RefCell::default(),
+            kept: RefCell::default(),
+        }
+    }
+
+    /// The string-value of a node.
+    pub fn value(&self, item: Item) -> Evaluated<Cow<'a, str>> {
+        let Item::Element(id) = item else { return self.local.value(item) };
+        if let Some(only) = self.only_text(id) {
+            self.local.budget.read(only)?;
+            return Ok(Cow::Borrowed(only));
+        }
+        let mut whole = String::with_capacity(self.length(id)?);
+        self.local.budget.spend(whole.capacity() / 16)?;
+        self.pieces(id, &mut |piece| {
+            whole.push_str(piece);
+            Ok(false)
+        })?;
+        Ok(Cow::Owned(whole))
+    }
+
+    /// The beginning of a node's string-value: at least `bytes` of it, or all. Says whether it is all.
+    pub fn beginning(&self, item: Item, bytes: usize) -> Evaluated<(Cow<'a, str>, bool)> {
+        let Item::Element(id) = item else { return Ok((self.local.value(item)?, true)) };
+        if self.length(id)? <= bytes {
+            return Ok((self.value(item)?, true));
+        }
+        let mut beginning = String::new();
+        self.pieces(id, &mut |piece| {
+            beginning.push_str(piece);
+            Ok(beginning.len() >= bytes)
+        })?;
+        self.local.budget.read(&beginning)?;
+        Ok((Cow::Owned(beginning), false))
+    }
+
+    /// The number of a node's string-value.
+    pub fn number(&self, item: Item) -> Evaluated<f64> {
+        // Most texts begin as no number does.
+        let (beginning, is_all) = self.beginning(item, 16)?;
+        let start = trim(&beginning).bytes().next();
+        if start.is_some_and(|byte| !matches!(byte, b'0'..=b'9' | b'-' | b'.')) {
+            return Ok(f64::NAN);
+        }
+        match is_all {
+            true => Ok(number::parse(&beginning)),
+            false => Ok(number::parse(&self.value(item)?)),
+        }
+    }
+
+    /// How many characters a node's string-value has.
+    pub fn characters(&self, item: Item) -> Evaluated<usize> {
+        let Item::Element(id) = item else {
+            return Ok(self.local.value(item)?.chars().count());
+        };
+        let mut characters = 0;
+        self.pieces(id, &mut |piece| {
+            self.local.budget.read(piece)?;
+            characters += piece.chars().count();
+            Ok(false)
+        })?;
+        Ok(characters)
+    }
+
+    /// Whether a node's string-value passes a test.
+    pub fn passes(&self, item: Item, test: &ValueTest<'_>) -> Evaluated<bool> {
+        let Item::Element(id) = item else { return Ok(test.holds(&self.local.value(item)?)) };
+        match test {
+            ValueTest::Present => Ok(true),
+            ValueTest::Equals(wanted) => {
+                Ok(self.length(id)? == wanted.len() && self.begins(id, wanted)?)
+            }
+            ValueTest::Differs(wanted) => {
+                Ok(self.length(id)? != wanted.len() || !self.begins(id, wanted)?)
+            }
+            ValueTest::StartsWith(wanted) => self.begins(id, wanted),
+            ValueTest::Contains(wanted) if self.length(id)? < wanted.len() => Ok(false),
+            ValueTest::Contains(_) => Ok(test.holds(&self.value(item)?)),
+            ValueTest::Number(cmp, wanted) => Ok(cmp.numbers(self.number(item)?, *wanted)),
+        }
+    }
+
+    fn begins(&self, id: ElementId, wanted: &str) -> Evaluated<bool> {
+        let mut left = wanted.as_bytes();
+        if left.is_empty() {
+            return Ok(true);
+        }
+        let mut is_same = true;
+        self.pieces(id, &mut |piece| {
+            let shared = piece.len().min(left.len());
+            is_same = piece.as_bytes()[..shared] == left[..shared];
+            left = &left[shared..];
+            Ok(!is_same || left.is_empty())
+        })?;
+        self.local.budget.spend(wanted.len() / 16)?;
+        Ok(is_same && left.is_empty())
+    }
+
+    /// Visits an element's texts in document order, several at a time, until a visit answers true.
+    // Depth is bounded by the parser, and where a file is opened: so recursion is.
+    fn pieces(
+        &self,
+        id: ElementId,
+        visit: &mut dyn FnMut(&str) -> Evaluated<bool>,
+    ) -> Evaluated<bool> {
+        for child in self.local.store.children(id) {
+            self.local.budget.spend(1)?;
+            let done = match child {
+                Child::Element(child) => match self.length(child)? {
+                    0 => false,
+                    length if length <= MAX_KEPT => {
+                        let kept = self.kept(child, length)?;
+                        visit(&kept)?
+                    }
+                    _ => self.pieces(child, visit)?,
+                },
+                Child::Text(value) => visit(self.local.store.strings().get(value))?,
+                _ => false,
+            };
+            if done {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn kept(&self, id: ElementId, length: usize) -> Evaluated<Rc<str>> {
+        if let Some(kept) = self.kept.borrow().get(&id) {
+            return Ok(Rc::clone(kept));
+        }
+        let mut whole = String::with_capacity(length);
+        self.pieces(id, &mut |piece| {
+            whole.push_str(piece);
+            Ok(false)
+        })?;
+        self.local.budget.read(&whole)?;
+        let kept: Rc<str> = whole.into();
+        self.kept.borrow_mut().insert(id, Rc::clone(&kept));
+        Ok(kept)
+    }
+
+    /// The text of an element that has no other child.
+    fn only_text(&self, id: ElementId) -> Option<&'a str> {
+        let mut children = self.local.store.children(id);
+        match (children.next(), children.next()) {
+            (None, _) => Some(""),
+            (Some(Child::Text(value)), None) => Some(self.local.store.strings().get(value)),
+            _ => None,
+        }
+    }
+
+    /// The bytes of an element's string-value.
+    fn length(&self, id: ElementId) -> Evaluated<usize> {
+        if let Some(only) = self.only_text(id) {
+            return Ok(only.len());
+        }
+        if let Some(&known) = self.lengths.borrow().get(id as usize)
+            && known != 0
+        {
+            return Ok(known as usize - 1);
+        }
+        let mut length = 0;
+        for child in self.local.store.children(id) {
+            self.local.budget.spend(1)?;
+            length += match child {
+                Child::Element(child) => self.length(child)?,
+                Child::Text(value) => self.local.store.strings().get(value).len(),
+                _ => 0,
+            };
+        }
+        let mut lengths = self.lengths.borrow_mut();
+        if lengths.is_empty() {
+            self.local.budget.spend(self.local.store.elements().len() / 64)?;
+            lengths.resize(self.local.store.elements().len(), 0);
+        }
+        // What is longer than a table can say is measured again.
+        lengths[id as usize] = u32::try_from(length + 1).unwrap_or(0);
+        Ok(length)
+    }
+
+    /// The fingerprint of a long string-value; none of a short one.
+    pub fn fingerprint(&self, item: Item) -> Evaluated<Option<Fingerprint>> {
+        match item {
+            Item::Element(id) => {
+                let length = self.length(id)?;
+                if length <= MAX_SHORT {
+                    return Ok(None);
+                }
+                Ok(Some((length, self.polynomial(id)?.0)))
+            }
+            _ => {
+                let value = self.local.value(item)?;
+                Ok((value.len() > MAX_SHORT).then(|| (value.len(), of_bytes(&value).0)))
+            }
+        }
+    }
+
+    fn polynomial(&self, id: ElementId) -> Evaluated<(u64, u64)> {
+        if let Some(&known) = self.polynomials.borrow().get(&id) {
+            return Ok(known);
+        }
+        let mut whole = (0, 1);
+        for child in self.local.store.children(id) {
+            self.local.budget.spend(1)?;
+            let (value, power) = match child {
+                Child::Element(child) => self.polynomial(child)?,
+                Child::Text(text) => {
+                    let text = self.local.store.strings().get(text);
+                    self.local.budget.spend(text.len() / 4)?;
+                    of_bytes(text)
+                }
+                _ => continue,
+            };
+            whole = (add(multiply(whole.0, power), value), multiply(whole.1, power));
+        }
+        self.polynomials.borrow_mut().insert(id, whole);
+        Ok(whole)
+    }
+}
+
+fn of_bytes(text: &str) -> (u64, u64) {
+    text.bytes().fold((0, 1), |(value, power), byte| {
+        (add(multiply(value, BASE), u64::from(byte) + 1), multiply(power, BASE))
+    })
+}
+
+fn multiply(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    add((product & u128::from(PRIME)) as u64, (product >> 61) as u64)
+}
+
+fn add(a: u64, b: u64) -> u64 {
+    let sum = a + b;
+    if sum >= PRIME { sum - PRIME } else { sum }
+}

@@ -1,0 +1,8 @@
+"""The warm tier: what a worker holds, as files on its own disk, for the next time it starts.
+
+- `start`: makes the `tier` that the options ask for.
+- `files`: the format, and what makes a file believed.
+- `command`: `tagmill-worker cache`.
+"""
+
+__all__ = ["command", "files", "start", "tier"]
