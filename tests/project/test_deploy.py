@@ -21,7 +21,7 @@ FILES = [
     if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".pyc"
 ]
 VARIABLE = re.compile(r"\b(?:TAGMILL|DATABASE)_[A-Z_]+\b")
-# Of deploy/compose itself.
+# compose.yaml has variables of its own.
 OWN = {"TAGMILL_HOST", "TAGMILL_VERSION"}
 METRIC = re.compile(r"\b(?:tagmill|process)_[a-z_]+\b")
 # Prometheus adds them to the names of histograms.
