@@ -90,7 +90,7 @@ V1 = [
 # What the workbench shows where: api/web/client/app.mjs finds the page in the address.
 WORKBENCH = (
     *("tags/", "tags/<str:name>", "new", "nodes/", "nodes/<str:system_id>"),
-    *("health", "fleet", "vocabulary", "machines", "recipes", "self"),
+    *("health", "fleet", "vocabulary"),
 )
 
 urlpatterns = [

@@ -36,6 +36,7 @@ const BROWSER = [
   "Node",
   "crypto",
   "XPathResult",
+  "ResizeObserver",
   "window",
   "SharedWorker",
   "self",

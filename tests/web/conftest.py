@@ -16,9 +16,13 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 from api.web import links
 from fixtures import loader
 from loadtest.rig.stack import Stack
+from tagmill.fleet.models import Document, Partition
 from tagmill.work import workers
+from tagmill_expressions import documents
+from tagmill_expressions.vocabulary import Vocabulary
 from tests.support.http import make_user
 from tests.support.servers import server
+from tests.tags.test_vocabulary import learn_parts, packed
 
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
@@ -50,13 +54,28 @@ def shared_server(
 
 
 @pytest.fixture
-def stack(transactional_db: None, shared_server: Stack) -> Iterator[Stack]:
-    """A fleet, and a server with one worker that evaluates it."""
+def stack(transactional_db: None, shared_server: Stack) -> Stack:
+    """A fleet, and a server without a worker: `tests.support.workers.work` does what there is."""
     loader.load(NODES, seed=1, profile="lean")
-    shared_server.token = workers.issue_token("web", "all")[1]
-    shared_server.start_workers(1)
-    yield shared_server
-    shared_server.stop_workers()
+    return shared_server
+
+
+@pytest.fixture
+def worker(stack: Stack) -> Iterator[None]:
+    """One that evaluates whatever comes, as previews."""
+    stack.token = workers.issue_token("web", "all")[1]
+    stack.start_workers(1)
+    yield
+    stack.stop_workers()
+
+
+@pytest.fixture
+def learnt(stack: object) -> None:
+    """The fleet's words, which workers learn when they have nothing else to do."""
+    for partition in Partition.objects.all():
+        found = Document.objects.filter(node__partition=partition, probe="lshw")
+        words = Vocabulary.of(documents.compose({"lshw": item.xml}) for item in found)
+        learn_parts(partition, partition.rev, -1, [packed(words)])
 
 
 @dataclass

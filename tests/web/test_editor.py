@@ -7,13 +7,10 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tagmill.fleet.models import Document, Partition
 from tagmill.matches.models import Match
 from tagmill.tags import tags
-from tagmill_expressions import documents
-from tagmill_expressions.vocabulary import Vocabulary
 from tests.support.fleet import tag
-from tests.tags.test_vocabulary import learn_parts, packed
+from tests.support.workers import a_worker, work
 from tests.web.conftest import Seat
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -33,17 +30,8 @@ def write(page: Page, text: str) -> None:
     page.keyboard.insert_text(text)
 
 
-@pytest.fixture
-def learnt(stack: object) -> None:
-    """The fleet's words, which workers learn when they have nothing else to do."""
-    for partition in Partition.objects.all():
-        found = Document.objects.filter(node__partition=partition, probe="lshw")
-        words = Vocabulary.of(documents.compose({"lshw": item.xml}) for item in found)
-        learn_parts(partition, partition.rev, -1, [packed(words)])
-
-
 def test_a_new_tag_is_typed_rewritten_and_saved_as_previewed(
-    learnt: None, sit: Callable[..., Seat]
+    learnt: None, worker: None, sit: Callable[..., Seat]
 ) -> None:
     seat = sit()
     page = seat.see("/new")
@@ -67,9 +55,11 @@ def test_a_new_tag_is_typed_rewritten_and_saved_as_previewed(
 
 
 def test_what_would_be_taken_away_is_shown_and_asked_about(
-    learnt: None, sit: Callable[..., Seat]
+    stack: object, sit: Callable[..., Seat], request: pytest.FixtureRequest
 ) -> None:
     tags.create("any", definition="//node")
+    work(a_worker())
+    request.getfixturevalue("worker")
     seat = sit()
     page = seat.see("/tags/any")
     result = page.get_by_label("What it matches")
@@ -116,7 +106,6 @@ def test_nothing_typed_is_lost_on_reload(learnt: None, sit: Callable[..., Seat])
     tags.create("any", definition="//node")
     page = sit().see("/tags/any")
     write(page, NETWORK)
-    expect(page.get_by_text("of 60 nodes")).to_be_visible()
     page.reload()
     expect(page.get_by_text("did not save")).to_be_visible()
     expect(code(page)).to_have_text(NETWORK)
@@ -126,6 +115,7 @@ def test_nothing_typed_is_lost_on_reload(learnt: None, sit: Callable[..., Seat])
 
 def test_a_viewer_reads_a_definition_and_its_nodes(stack: object, sit: Callable[..., Seat]) -> None:
     tags.create("any", definition="//node")
+    work(a_worker())
     seat = sit("viewer")
     page = seat.see("/tags/any")
     expect(page.get_by_role("heading", name="60 nodes")).to_be_visible()

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from tagmill.fleet.models import Node
 from tagmill.tags import tags
 from tests.support.fleet import carriers
-from tests.support.threads import until
+from tests.support.workers import a_worker, work
 from tests.web.conftest import NODES, Seat
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -22,7 +22,7 @@ def test_why_a_node_is_in_or_out_with_exactly_its_hits_marked(
     stack: object, sit: Callable[..., Seat]
 ) -> None:
     tags.create("nvidia", definition=HAS_GPU)
-    until(lambda: carriers("nvidia"), "the tag is published")
+    work(a_worker())
     name = min(carriers("nvidia"))
     seat = sit()
     page = seat.see(f"/nodes/{name}?tag=nvidia")
@@ -59,6 +59,7 @@ def test_nodes_are_found_by_the_beginning_of_a_name(
 
 
 def test_health_names_what_waits(stack: object, sit: Callable[..., Seat]) -> None:
+    work(a_worker())
     seat = sit()
     page = seat.see("/health")
     expect(page.get_by_text("all is well")).to_be_visible()

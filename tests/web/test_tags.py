@@ -8,16 +8,18 @@ import pytest
 from playwright.sync_api import expect
 
 from tagmill.tags import tags
+from tests.support.workers import a_worker, work
 from tests.web.conftest import Seat
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-def some() -> None:
+def some(stack: object) -> None:
     tags.create("gpu", definition="//node[@class='display']", comment="has a display")
     tags.create("any", definition="//node")
     tags.create("mine")
+    work(a_worker())
 
 
 def test_tags_are_listed_searched_and_filtered(some: None, sit: Callable[..., Seat]) -> None:
@@ -41,6 +43,8 @@ def test_a_rebuild_moves_its_bar(some: None, sit: Callable[..., Seat]) -> None:
     page.get_by_role("checkbox", name="Select gpu").check()
     page.get_by_role("button", name="Rebuild 2").click()
     bar = page.get_by_role("progressbar", name="Rebuild of any, gpu")
+    expect(bar).to_have_js_property("value", 0)
+    work(a_worker(name="another"))
     expect(bar).to_have_js_property("value", 2)
     expect(page.get_by_label("Rebuilds")).to_contain_text("complete")
 

@@ -34,9 +34,17 @@ PAGES.health = {
   load: () => import("./pages/health.mjs"),
   shows: () => html`<tm-health></tm-health>`,
 };
+PAGES.fleet = { title: "Fleet", load: () => import("./pages/fleet.mjs"), shows: () => html`<tm-fleet></tm-fleet>` };
+PAGES.vocabulary = {
+  title: "Vocabulary",
+  load: () => import("./pages/vocabulary.mjs"),
+  shows: () => html`<tm-vocabulary></tm-vocabulary>`,
+};
 const LINKS = [
   ["tags", "/", "Tags"],
   ["nodes", "/nodes/", "Nodes"],
+  ["vocabulary", "/vocabulary", "Vocabulary"],
+  ["fleet", "/fleet", "Fleet"],
   ["health", "/health", "Health"],
 ];
 

@@ -2,7 +2,7 @@
 
 /** @typedef {{page: string, name: string, query: URLSearchParams}} Place */
 
-const PAGES = new Set(["health", "fleet", "vocabulary", "machines", "recipes", "self"]);
+const PAGES = new Set(["health", "fleet", "vocabulary"]);
 
 export const route = new EventTarget();
 

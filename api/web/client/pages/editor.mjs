@@ -10,6 +10,7 @@ import { allowed } from "../base/session.mjs";
 import { ask } from "../parts/ask.mjs";
 import "../parts/change.mjs";
 import "../parts/code.mjs";
+import "../parts/history.mjs";
 import { prefixes, status, warnings } from "../parts/written.mjs";
 
 // Saving what takes the tag from more than this share of its nodes is asked about.
@@ -266,7 +267,8 @@ class Editor extends Page {
       <div class="editor">
         <section class="stack" aria-label="Definition">${this.form()}</section>
         <section class="card result" aria-label="What it matches">${this.result()}</section>
-      </div>`;
+      </div>
+      ${this.row ? html`<tm-history tag=${this.tag} .total=${this.row.node_count}></tm-history>` : nothing}`;
   }
 
   buttons() {

@@ -1,0 +1,140 @@
+// Clusters and their partitions, coloured by what waits there, and who works on what.
+import { html, nothing } from "../vendor/lit.mjs";
+import { all } from "../base/http.mjs";
+import { count, several, time } from "../base/format.mjs";
+import { Page } from "../base/page.mjs";
+import { allowed } from "../base/session.mjs";
+
+const LOOK_SECONDS = 2;
+
+class Fleet extends Page {
+  static properties = {
+    ...Page.properties,
+    clusters: { state: true },
+    partitions: { state: true },
+    workers: { state: true },
+  };
+
+  constructor() {
+    super();
+    /** @type {any[] | null} */
+    this.clusters = null;
+    /** @type {any[]} */
+    this.partitions = [];
+    /** @type {any[]} */
+    this.workers = [];
+  }
+
+  connectedCallback() {
+    super.connectedCallback();
+    this.every(
+      () => this.load(),
+      () => LOOK_SECONDS,
+    );
+  }
+
+  async load() {
+    const clusters = await all("clusters/?limit=1000");
+    if (allowed("operator"))
+      [this.partitions, this.workers] = await Promise.all([all("partitions/?limit=1000"), all("workers/?limit=1000")]);
+    this.clusters = clusters;
+  }
+
+  render() {
+    if (this.clusters === null)
+      return html`<h1>Fleet</h1>
+        ${this.problem ? this.shownProblem() : html`<p class="quiet">Loading ...</p>`}`;
+    const waiting = this.partitions.reduce((sum, one) => sum + one.stale, 0);
+    return html`<div class="head">
+        <h1>Fleet</h1>
+        <span class="quiet" role="status"
+          >${several(
+            this.clusters.reduce((sum, one) => sum + one.node_count, 0),
+            "node",
+          )}
+          in
+          ${several(this.clusters.length, "cluster")}${allowed("operator") ? `, ${several(waiting, "evaluation")} waiting` : ""}</span
+        >
+      </div>
+      ${this.shownProblem()}
+      ${this.clusters.length ? nothing : html`<p class="card empty">No clusters yet: an administrator makes one with POST clusters/, or at /admin/.</p>`}
+      <div class="cards">${this.clusters.map((cluster) => this.cluster(cluster))}</div>
+      ${
+        allowed("operator")
+          ? html`<h2>Workers</h2>
+              ${this.workers.length ? this.table() : html`<p class="card empty">None has ever come: manage.py worker_token makes a token for one.</p>`}`
+          : nothing
+      }`;
+  }
+
+  /** @param {any} cluster */
+  cluster(cluster) {
+    const held = new Set(
+      this.workers.flatMap((worker) => worker.leases.map((/** @type {any} */ lease) => lease.partition)),
+    );
+    const parts = this.partitions.filter((one) => one.cluster === cluster.name);
+    const stale = parts.filter((one) => one.stale > 0).length;
+    return html`<section class="card stack">
+      <div class="line spread">
+        <h2 class="cut" title=${cluster.name}>${cluster.name}</h2>
+        <span class="small quiet"
+          >${several(cluster.node_count, "node")}, ${several(cluster.partition_count, "partition")}</span
+        >
+      </div>
+      ${
+        parts.length
+          ? html`<ul class="grid" aria-label="Partitions of ${cluster.name}">
+                ${parts.map(
+                  (one) =>
+                    html`<li
+                      class=${held.has(one.id) ? "held" : one.stale ? "stale" : ""}
+                      title="partition ${one.number}: ${several(one.node_count, "node")}, ${one.stale ? `${several(one.stale, "definition")} to evaluate` : "up to date"}${held.has(one.id) ? ", a worker is at it" : ""}"
+                    >
+                      <span class="out-of-sight"
+                        >${one.number}: ${one.stale ? `${one.stale} waiting` : "up to date"}</span
+                      >
+                    </li>`,
+                )}
+              </ul>
+              <p class="small quiet">
+                ${stale ? html`${count(stale)} of ${count(parts.length)} behind` : "all up to date"}
+              </p>`
+          : nothing
+      }
+    </section>`;
+  }
+
+  table() {
+    return html`<div class="card scrolled" tabindex="0" role="region" aria-label="Workers">
+      <table class="full">
+        <thead>
+          <tr>
+            <th scope="col">Worker</th>
+            <th scope="col">State</th>
+            <th scope="col">Evaluator</th>
+            <th scope="col">Clusters</th>
+            <th scope="col">Holds</th>
+            <th scope="col">Heard of</th>
+            <th scope="col">Where</th>
+          </tr>
+        </thead>
+        <tbody>
+          ${this.workers.map(
+            (worker) =>
+              html`<tr>
+                <th scope="row">${worker.name}</th>
+                <td><span class="badge ${worker.alive ? "good" : "bad"}">${worker.alive ? "alive" : "gone"}</span></td>
+                <td>${worker.evaluator}</td>
+                <td>${worker.clusters === null ? "all" : worker.clusters.join(", ")}</td>
+                <td class="number">${count(worker.leases.length)}</td>
+                <td>${time(worker.last_heartbeat)}</td>
+                <td class="quiet">${worker.host} ${worker.pid}</td>
+              </tr>`,
+          )}
+        </tbody>
+      </table>
+    </div>`;
+  }
+}
+
+customElements.define("tm-fleet", Fleet);

@@ -1,0 +1,45 @@
+"""What the fleet is made of: clusters, workers, words; and the history of a tag."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import expect
+
+from tagmill.tags import tags
+from tests.support.workers import a_worker, work
+from tests.web.conftest import Seat
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_clusters_and_workers_are_shown(stack: object, sit: Callable[..., Seat]) -> None:
+    a_worker(name="worker-1")
+    seat = sit()
+    page = seat.see("/fleet")
+    expect(page.get_by_text("60 nodes in 1 cluster")).to_be_visible()
+    expect(page.get_by_role("list", name="Partitions of site-1")).to_contain_text("up to date")
+    expect(page.get_by_role("row").filter(has_text="worker-1").first).to_contain_text("all")
+    seat.is_accessible()
+
+
+def test_words_are_clicked_together(learnt: None, sit: Callable[..., Seat]) -> None:
+    seat = sit()
+    page = seat.see("/vocabulary")
+    expect(page.get_by_text("learnt from 60 documents")).to_be_visible()
+    seat.is_accessible()
+    page.get_by_role("searchbox").fill("netw")
+    page.get_by_role("link", name="//node[@class = 'network']").click()
+    definition = page.get_by_role("textbox", name="Definition")
+    expect(definition).to_have_text("//node[@class = 'network']")
+
+
+def test_the_history_of_a_tag_names_who_and_what(stack: object, sit: Callable[..., Seat]) -> None:
+    tags.create("any", definition="//node", comment="all of them")
+    work(a_worker())
+    seat = sit()
+    page = seat.see("/tags/any")
+    expect(page.get_by_label("History")).to_contain_text("all of them")
+    expect(page.get_by_label("Nodes over time")).to_contain_text("+60")
+    seat.is_accessible()
