@@ -2,13 +2,14 @@
 
 - `messages`: the messages between them.
 - `bitmap`: sets of slots.
+- `collector`: Python's collector of cycles, at the start of a process.
 - `pagehead`: the head of a page of a partition.
 - `sizes`: sizes as people write them.
 - `streams`: standard input, output and error, of any process.
 - `zstd`: compressed bodies, unpacked within a bound.
 """
 
-__all__ = ["__version__", "bitmap", "messages", "pagehead", "sizes", "streams", "zstd"]
+__all__ = ["__version__", "bitmap", "collector", "messages", "pagehead", "sizes", "streams", "zstd"]
 
 __version__ = "0.1.0"
 """Tagmill's version: that of all wheels, and of the kernel's crate. The protocol has its own
