@@ -42,8 +42,10 @@ def run() -> NoReturn:
 
 
 def main(arguments: list[str]) -> int:
+    from tagmill_wire import collector
     from tagmill_wire.streams import hold_standard
 
+    collector.starting()
     hold_standard()
     arguments = spelled(arguments)
     command = arguments[1] if len(arguments) > 1 else "help"

@@ -13,6 +13,7 @@ from api.server import child
 from api.server.listening import BACKLOG, bracketed, cannot_listen
 from api.server.pools import connections
 from tagmill.config import Config
+from tagmill_wire import collector
 
 __all__ = ["alone", "child_process", "connections", "parent", "slot"]
 
@@ -37,6 +38,7 @@ def alone(config: Config, run_maintenance: bool) -> None:
     server = Server(run, config, run_maintenance)
     host, port = server.start()
     run.callWhenRunning(log.info, "ready", url=f"http://{bracketed(host)}:{port}", pid=os.getpid())
+    collector.started()
     run.run()
     end(server.has_ended)
 
@@ -55,6 +57,7 @@ def child_process(config: Config, slot: int) -> None:
     server.start()
     run.callWhenRunning(child.end_once, run)
     run.callWhenRunning(child.say_ready, place.slot)
+    collector.started()
     run.run()
     end(server.has_ended)
 
@@ -70,6 +73,7 @@ def parent(config: Config, run_maintenance: bool) -> int:
     supervisor = Supervisor(run, config, listener, run_maintenance)
     run.callWhenRunning(child.end_once, run)
     run.callWhenRunning(supervisor.start)
+    collector.started()
     run.run()
     return supervisor.exit_code
 

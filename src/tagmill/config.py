@@ -6,7 +6,10 @@ One field is one setting: its environment variable is `TAGMILL_<NAME>` (`DATABAS
 
 from __future__ import annotations
 
+import ast
 import functools
+import inspect
+import itertools
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -28,9 +31,7 @@ DIVIDED = ("connections_per_address", "unread_bytes", "batch_cache_bytes")
 
 
 class Config(BaseSettings):
-    model_config = SettingsConfigDict(
-        env_prefix="TAGMILL_", frozen=True, use_attribute_docstrings=True
-    )
+    model_config = SettingsConfigDict(env_prefix="TAGMILL_", frozen=True)
 
     database_url: Annotated[str, Field(validation_alias="DATABASE_URL")] = ""
     """PostgreSQL 14 to 18, as `postgresql://user:password@host:port/name`. Empty: an embedded
@@ -280,10 +281,26 @@ def _variable(field: str) -> str:
 
 def table() -> str:
     """All settings as the Markdown of docs/settings.md."""
+    meanings = _meanings()
     lines = ["| variable | default | meaning |", "|---|---|---|"]
     for name, info in Config.model_fields.items():
         default = info.default
         shown = "" if default == "" or info.default_factory else f"`{default}`"
-        meaning = " ".join((info.description or "").split())
+        meaning = " ".join(meanings.get(name, "").split())
         lines.append(f"| `{info.validation_alias or _variable(name)}` | {shown} | {meaning} |")
     return "\n".join(lines) + "\n"
+
+
+def _meanings() -> dict[str, str]:
+    """The text below each field. pydantic could collect them, but would do so at each start, where
+    parsing this source again takes as long as making the rest of the class."""
+    found: dict[str, str] = {}
+    (made,) = ast.iter_child_nodes(ast.parse(inspect.getsource(Config)))
+    for field, text in itertools.pairwise(ast.iter_child_nodes(made)):
+        match field, text:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(said))),
+            ):
+                found[name] = said
+    return found

@@ -2,6 +2,7 @@
 
 - `messages`: the messages between them.
 - `bitmap`: sets of slots.
+- `collector`: Python's collector of cycles, at the start of a process.
 - `pagehead`: the head of a page of a partition.
 - `sets`: bitmaps over an expression set.
 - `sizes`: sizes as people write them.
@@ -9,7 +10,17 @@
 - `zstd`: compressed bodies, unpacked within a bound.
 """
 
-__all__ = ["__version__", "bitmap", "messages", "pagehead", "sets", "sizes", "streams", "zstd"]
+__all__ = [
+    "__version__",
+    "bitmap",
+    "collector",
+    "messages",
+    "pagehead",
+    "sets",
+    "sizes",
+    "streams",
+    "zstd",
+]
 
 __version__ = "0.1.0"
 """Tagmill's version: that of all wheels, and of the kernel's crate. The protocol has its own

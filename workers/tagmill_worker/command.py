@@ -13,7 +13,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.error import CannotListenError
 from twisted.python.failure import Failure
 
-from tagmill_wire import __version__
+from tagmill_wire import __version__, collector
 from tagmill_wire.streams import hold_standard
 from tagmill_worker import logs, settings
 from tagmill_worker.client import Client
@@ -51,6 +51,7 @@ def main(argv: list[str]) -> int:
         return _refused(error)
     running: Any = reactor
     running.callWhenRunning(process.start)
+    collector.started()
     running.run()
     return process.code
 
