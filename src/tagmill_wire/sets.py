@@ -1,5 +1,5 @@
-"""Bitmaps over an expression set: expression n of its order is bit n % 8 (least significant first) of
-byte n // 8. They are as long as the set needs, base64 in JSON."""
+"""Bitmaps over an expression set: expression n of its order is bit n % 8 (least significant first)
+of byte n // 8. They are as long as the set needs, base64 in JSON."""
 
 from __future__ import annotations
 

@@ -66,9 +66,7 @@ def set_of(answer: LeaseAnswer) -> DefinedSet | None:
     return defined(answer.set, expression_sets.definitions(answer.set))
 
 
-def said(
-    answer: LeaseAnswer, lease: LeasedPartition, *, by_set: bool = True
-) -> PartitionResult:
+def said(answer: LeaseAnswer, lease: LeasedPartition, *, by_set: bool = True) -> PartitionResult:
     """What a worker that holds nothing says of a lease: its own words, and lxml's verdicts."""
     assert answer.incarnation is not None
     job = plan(lease, answer.expressions, None, answer.incarnation, set_of(answer))
@@ -243,6 +241,7 @@ ZERO, TWO, BEYOND, LONG = "AA==", "Ag==", "CA==", "AAA="
     ("wrong", "field"),
     [
         ({"set": "0" * 32}, None),
+        ({"set": "\0"}, None),
         ({"set": UNSET}, "results[1].deltas"),
         ({"set": UNSET, "deltas": UNSET}, "results[1].changed"),
         ({"deltas": [OfSet(None)]}, "results[1].deltas[0].base_rev"),

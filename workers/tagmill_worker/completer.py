@@ -24,8 +24,8 @@ MAX_RESULTS = 64
 # The size of one completion as JSON, unless a single result has more: a quarter of what a server
 # accepts by default. It holds some 20 partitions of 500 tags.
 MAX_BYTES = 4 * 1024 * 1024
-# Verdicts of one expression in one partition, which take hardly a byte by a set: the server looks at
-# each of them while it holds the partitions. 16 partitions of 500 tags.
+# Verdicts of one expression in one partition, which take hardly a byte by a set: the server looks
+# at each of them while it holds the partitions. 16 partitions of 500 tags.
 MAX_VERDICTS = 8_000
 # Answers of 500 and the like before the results are given up: what the server fails on once more
 # would keep all later results waiting. A 503, or none, says nothing about the results.
@@ -38,8 +38,8 @@ log = structlog.get_logger("tagmill_worker.completer")
 
 
 class _Item(NamedTuple):
-    """`size`: the result's bytes as JSON; `verdicts`: the expressions that it is of. The job has the
-    incarnation that the result is of."""
+    """`size`: the result's bytes as JSON; `verdicts`: the expressions that it is of. The job has
+    the incarnation that the result is of."""
 
     job: Job
     result: PartitionResult

@@ -124,22 +124,24 @@ class Job:
         if changed >> lease.capacity:
             raise ProtocolError(f"a slot beyond the capacity of {lease.capacity}")
         answered = [key for key in self.pass_.expressions if key not in failures]
-        told = summary.NOTHING
+        packed = summary.NOTHING
         if by_set and self.live is not None:
-            told = summary.of(self, self.live.order, answered, changed)
+            packed = summary.of(self, self.live.order, answered, changed)
         try:
-            matches = [self._match(key, changed) for key in answered if key not in told.expressions]
+            matches = [
+                self._match(key, changed) for key in answered if key not in packed.expressions
+            ]
         except OverflowError:
             raise ProtocolError(f"a slot beyond the capacity of {lease.capacity}") from None
         result = self._result(matches)
-        if not told.expressions or self.live is None:
+        if not packed.expressions or self.live is None:
             return result
         return replace(
             result,
             set=self.live.version,
-            deltas=told.deltas or UNSET,
-            changed=told.changed or UNSET,
-            empty=told.empty or UNSET,
+            deltas=packed.deltas or UNSET,
+            changed=packed.changed or UNSET,
+            empty=packed.empty or UNSET,
         )
 
     def _result(self, matches: list[MatchResult]) -> PartitionResult:

@@ -1,4 +1,4 @@
-"""What is told of a partition by bitmaps over an expression set, and not expression by expression."""
+"""What of a result goes as bitmaps over an expression set, and not expression by expression."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Evaluated(Protocol):
 
 
 class Summary(NamedTuple):
-    """`expressions`: those that it tells everything of. The rest as in a PartitionResult."""
+    """`expressions`: those that need nothing beside it. The rest as in a PartitionResult."""
 
     expressions: Collection[int]
     deltas: list[OfSet]

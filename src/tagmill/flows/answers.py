@@ -1,4 +1,4 @@
-"""What a completion says, checked and unpacked: by expression, or by bitmaps over an expression set."""
+"""What a completion says, checked and unpacked: by expression, or by bitmaps over a set of them."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _read(part: PartitionResult, sets: dict[str, ExpressionSet], path: str) -> A
         given = {"deltas": part.deltas, "changed": part.changed, "empty": part.empty}
         for name, value in given.items():
             if value is not UNSET:
-                raise Invalid("of which set?", field=f"{path}.{name}")
+                raise Invalid("name the `set` that it is over", field=f"{path}.{name}")
         return Answered(part, path)
     order = sets[part.set].order
     found = Answered(part, path, order.positions)

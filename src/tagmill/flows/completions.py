@@ -6,7 +6,6 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import structlog
 from django.db import transaction
 
 from tagmill import locks
@@ -20,8 +19,6 @@ from tagmill.tags import ending, failures
 from tagmill.work import leases, policy, queue, workers
 from tagmill.work.workers import Asking
 from tagmill_wire.messages import Completion, CompletionAnswer, PartitionResult, ResultOutcome
-
-log = structlog.get_logger("tagmill.completions")
 
 
 @dataclass
@@ -153,9 +150,7 @@ def _charge_quotas(
             leases.charge_quota(worker, kind, began, max(counts))
 
 
-def _outcome(
-    answered: Answered, applied: matches.Applied, ended: Container[str]
-) -> ResultOutcome:
+def _outcome(answered: Answered, applied: matches.Applied, ended: Container[str]) -> ResultOutcome:
     part, expressions = answered.part, answered.expressions
     count = sum((expression, part.partition) in applied.keys for expression in expressions)
     return ResultOutcome(

@@ -7,6 +7,7 @@ whether a result is accepted is decided by expression, as always.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from tagmill.errors import UnknownExpressionSet
 from tagmill_wire import messages
 from tagmill_wire.sets import Order
 
+VERSION = re.compile("[0-9a-f]{32}")
 # Sets whose order this process keeps: 500 expressions take some 50 kB.
 MAX_KEPT = 64
 # How long a set is kept that is no more what tags name: leases under way name it.
@@ -63,9 +65,12 @@ def current() -> ExpressionSet:
 
 
 def of(versions: Collection[str]) -> dict[str, ExpressionSet]:
-    """The sets of these versions. Raises UnknownExpressionSet where one is not, or no more, there."""
+    """The sets of these versions. Raises UnknownExpressionSet where one is not known (any more)."""
     found = {version: kept[version] for version in versions if version in kept}
     missing = sorted(set(versions) - found.keys())
+    for version in missing:
+        if not VERSION.fullmatch(version):
+            raise unknown(version)
     if missing:
         rows = sql.bound(_Stored, __file__, "stored_sets", {"versions": missing})
         found |= {row.version: _keep(row) for row in rows}
