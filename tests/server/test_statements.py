@@ -49,8 +49,8 @@ class Protocol:
         self.worker = workers.register(made, Register("w", "lxml", "1"))
         self.holds = list(Partition.objects.values_list("id", flat=True))
 
-    def lease(self, most: int) -> LeaseAnswer:
-        asked = LeaseRequest(str(self.worker.uuid), most, self.holds)
+    def lease(self, most: int, *, sets: bool = False) -> LeaseAnswer:
+        asked = LeaseRequest(str(self.worker.uuid), most, self.holds, sets=sets)
         return lease.take(Poll(self.token, dump(asked))).answer
 
     def evaluate(self, leased: LeaseAnswer, following: NextLease | None = None) -> bytes:
@@ -108,3 +108,11 @@ def test_a_completion_brings_the_next_lease_for_less(protocol: Protocol, most: i
         item.partition for item in done.next.leases
     }
     assert len(asked) == FUSED, asked
+
+
+def test_a_lease_by_an_expression_set_costs_as_many(protocol: Protocol) -> None:
+    """The first one stores the set; then the set is asked for in place of definitions."""
+    first, asked = counted(lambda: protocol.lease(1, sets=True))
+    assert (first.expressions, len(asked)) == ({}, LEASE + 1), asked
+    leased, asked = counted(lambda: protocol.lease(1, sets=True))
+    assert (leased.set, leased.expressions, len(asked)) == (first.set, {}, LEASE), asked

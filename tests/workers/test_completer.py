@@ -80,10 +80,10 @@ class Sender:
             unwanted=self.unwanted.append,
         )
 
-    def add(self, partition: int, size: int, incarnation: str = "first") -> None:
+    def add(self, partition: int, size: int, incarnation: str = "first", verdicts: int = 0) -> None:
         lease = SimpleNamespace(partition=partition)
         job: Any = SimpleNamespace(lease=lease, incarnation=incarnation)
-        self.completer.add(job, result_of(partition, size))
+        self.completer.add(job, result_of(partition, size), verdicts)
 
 
 def result_of(partition: int, size: int) -> PartitionResult:
@@ -106,6 +106,17 @@ def test_results_go_together_up_to_the_bound_and_a_larger_one_alone() -> None:
     server.open()
     assert server.requests == [[0], [1, 2], [3], [4], [5, 6]]
     assert sender.ended == [(partition, None) for partition in range(7)]
+
+
+def test_results_go_together_up_to_a_number_of_verdicts() -> None:
+    """By set they are a few bytes each, but the server stores every one."""
+    server = Server(lambda _: None)
+    sender = Sender(server)
+    most = completers.MAX_VERDICTS
+    for partition, verdicts in enumerate([1, most // 2, most // 2, 1, most + 1, 1]):
+        sender.add(partition, 200, verdicts=verdicts)
+    server.open()
+    assert server.requests == [[0], [1, 2], [3], [4], [5]]
 
 
 def limited(most: int) -> Callable[[Completion], ServerError | None]:
