@@ -44,7 +44,7 @@ class _Stored(NamedTuple):
 
 
 class _Definition(NamedTuple):
-    count: int
+    expected: int
     expression: int
     text: str
     namespaces: str
@@ -83,7 +83,7 @@ def of(versions: Collection[str]) -> dict[str, ExpressionSet]:
 def definitions(version: str) -> messages.ExpressionSet:
     """Raises UnknownExpressionSet, also where an expression of it was deleted since."""
     rows = sql.bound(_Definition, __file__, "set_definitions", {"version": version})
-    if not rows or len(rows) != rows[0].count:
+    if not rows or len(rows) != rows[0].expected:
         raise unknown(version)
     expressions = [
         messages.SetExpression(row.expression, row.text, orjson.loads(row.namespaces))
