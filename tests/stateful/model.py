@@ -101,7 +101,7 @@ class Fetch:
 
     @property
     def ids(self) -> list[int]:
-        """Those of the set, in its order."""
+        """What the set has, in its order."""
         return [] if self.live is None else [item.expression for item in self.live.expressions]
 
     def asked(self) -> list[tuple[int, int | None, str]]:

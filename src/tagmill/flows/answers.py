@@ -56,7 +56,7 @@ class Answered:
 
     @property
     def full(self) -> set[int]:
-        """Those that were evaluated on every node."""
+        """What was evaluated on every node."""
         whole = {match.expression for match in self.part.matches if match.base_rev is None}
         return whole.union(self.empty)
 
