@@ -86,7 +86,7 @@ dist: $(VENV)/dist ## Wheels of server, worker and kernel, and the kernel's sour
 		|| { cat dist/build.log; exit 1; }; done; rm dist/build.log
 ifneq ($(CARGO),)
 	@cd kernel && PATH="$(CURDIR)/$(VENV)/dist/bin:$$PATH" maturin build --quiet --release --zig --compatibility $(MANYLINUX) --out ../dist
-	@cd kernel && "$(CURDIR)/$(VENV)/dist/bin/maturin" sdist --quiet --out ../dist
+	@cd kernel && "$(CURDIR)/$(VENV)/dist/bin/maturin" sdist --out ../dist >/dev/null
 else
 	@echo "There is no cargo: the kernel's wheel was not built."
 endif
