@@ -36,8 +36,8 @@ def test_a_start_imports_nothing_needless_and_never_goes_through_all_it_has_made
         [sys.executable, "-c", START],
         cwd=program.ROOT,
         env={**os.environ, "DATABASE_URL": database_url()},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
+        check=False,
         text=True,
         timeout=60,
     )
