@@ -6,6 +6,7 @@ Everything that comes from outside passes `normalise` once. What it returns is t
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,20 +37,26 @@ _LIBXML2_TEXT_BYTES = 10_000_000
 # What may stand before the root, other than a DOCTYPE. Possessive: a million comments leave no
 # million places to come back to.
 _PROLOG = re.compile(r"(?>[ \t\r\n]++|<!--.*?-->|<\?.*?\?>)*+", re.DOTALL)
-# A DOCTYPE that declares nothing itself, as `lstopo` and `nvidia-smi` print it.
+# Parts of a DOCTYPE.
 _S = "[ \t\r\n]"
 _LITERAL = """(?:"[^"]*"|'[^']*')"""
 _PUBLIC = r"""(?:"[-'()+,./:=?;!*#@$%\w \r\n]*"|'[-()+,./:=?;!*#@$%\w \r\n]*')"""
-_DOCTYPE = re.compile(
-    rf"<!DOCTYPE{_S}++{NCNAME.pattern}(?::{NCNAME.pattern})?"
-    rf"(?:{_S}++(?:SYSTEM|PUBLIC{_S}++{_PUBLIC}){_S}++{_LITERAL})?{_S}*+>",
-    re.ASCII,
-)
 _NOT_LINES = re.compile("[^\n]++")
 _DECLARES = (
     "a DOCTYPE may name a file, which is not read, and nothing else: remove it, with its entities"
 )
 _NAME = re.compile(r"<[^\s/>]+")
+
+
+@functools.cache
+def _doctype() -> re.Pattern[str]:
+    """A DOCTYPE that declares nothing itself, as `lstopo` and `nvidia-smi` print it. Compiled for
+    the first one: that takes 10 ms, which no start of a process should."""
+    return re.compile(
+        rf"<!DOCTYPE{_S}++{NCNAME.pattern}(?::{NCNAME.pattern})?"
+        rf"(?:{_S}++(?:SYSTEM|PUBLIC{_S}++{_PUBLIC}){_S}++{_LITERAL})?{_S}*+>",
+        re.ASCII,
+    )
 
 
 @dataclass(frozen=True)
@@ -182,7 +189,7 @@ def _accepted(text: str, start: int, limits: Limits) -> tuple[str, int, tuple[in
         refuse("the document is empty: it needs a root element", text, 0)
     doctype = end, end
     if text.startswith("<!DOCTYPE", end):
-        found = _DOCTYPE.match(text, end)
+        found = _doctype().match(text, end)
         if found is None or ILLEGAL.search(text, *found.span()):
             refuse(_DECLARES, text, end)
         doctype = found.span()
