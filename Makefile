@@ -11,7 +11,7 @@ WORKERS ?= 2
 PARALLEL = --numprocesses=$(WORKERS) --dist=worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test coverage test-without-kernel lint dist release-check format clean kernel-test kernel-bench kernel-fuzz differential bounds vendor
+.PHONY: help demo install test coverage test-without-kernel lint dist release-check deploy-check format clean kernel-test kernel-bench kernel-fuzz differential bounds vendor
 
 help: ## Say what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -86,7 +86,7 @@ dist: $(VENV)/dist ## Wheels of server, worker and kernel, and the kernel's sour
 		|| { cat dist/build.log; exit 1; }; done; rm dist/build.log
 ifneq ($(CARGO),)
 	@cd kernel && PATH="$(CURDIR)/$(VENV)/dist/bin:$$PATH" maturin build --quiet --release --zig --compatibility $(MANYLINUX) --out ../dist
-	@cd kernel && "$(CURDIR)/$(VENV)/dist/bin/maturin" sdist --quiet --out ../dist
+	@cd kernel && "$(CURDIR)/$(VENV)/dist/bin/maturin" sdist --out ../dist >/dev/null
 else
 	@echo "There is no cargo: the kernel's wheel was not built."
 endif
@@ -94,6 +94,9 @@ endif
 
 release-check: dist ## The wheels, installed without a compiler: a server and a worker tag a node
 	@$(PYTHON) deploy/release_check.py dist
+
+deploy-check: ## Lint and render images, units, chart and alerts in deploy/, as far as their tools are here
+	@PYTHON=$(if $(wildcard $(VENV)/bin/python),$(CURDIR)/$(RUN),$(PYTHON)) deploy/check.sh
 
 format: $(VENV)/development ## Format the code
 	@$(RUN) -m ruff format .

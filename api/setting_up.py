@@ -20,6 +20,8 @@ from tagmill.work import workers
 # What an environment file takes as it is; the rest is quoted as systemd and shells read it.
 PLAIN = re.compile(r"[\w@%+=:,./\[\]?&-]*")
 SERVER_FILE, WORKER_FILE = "server.env", "worker.env"
+# The token of the metrics alone, for Prometheus: it may be read by whoever may enter the directory.
+METRICS_FILE = "metrics-token"
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,10 @@ def run(config: Config, wanted: Wanted) -> Done:
         done.made.append(f"the user {wanted.admin}, an admin")
     try:
         wanted.directory.mkdir(parents=True, exist_ok=True, mode=0o750)
-        _make(wanted.directory / SERVER_FILE, lambda: _server(config, wanted), done)
+        token = secrets.token_urlsafe(24)
+        _make(wanted.directory / SERVER_FILE, lambda: _server(config, wanted, token), done)
+        if str(wanted.directory / SERVER_FILE) in done.made:
+            (wanted.directory / METRICS_FILE).write_text(token)
         _make(wanted.directory / WORKER_FILE, lambda: _worker(wanted), done)
     except OSError as error:
         raise ConfigurationError(
@@ -79,7 +84,7 @@ def _make(path: Path, variables: Callable[[], Iterator[tuple[str, str]]], done: 
     done.made.append(str(path))
 
 
-def _server(config: Config, wanted: Wanted) -> Iterator[tuple[str, str]]:
+def _server(config: Config, wanted: Wanted, token: str) -> Iterator[tuple[str, str]]:
     if database.is_embedded(config):
         yield "TAGMILL_VAR", str(config.var.resolve())
     else:
@@ -88,7 +93,7 @@ def _server(config: Config, wanted: Wanted) -> Iterator[tuple[str, str]]:
         yield "TAGMILL_ALLOWED_HOSTS", f"{wanted.host},localhost,127.0.0.1,[::1]"
     if wanted.proxies:
         yield "TAGMILL_TRUSTED_PROXIES", str(wanted.proxies)
-    yield "TAGMILL_METRICS_TOKEN", secrets.token_urlsafe(24)
+    yield "TAGMILL_METRICS_TOKEN", token
 
 
 def _worker(wanted: Wanted) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""`make release-check`: the wheels of dist/ in an empty virtual environment, without any compiler.
+"""`make release-check`: the wheels of dist/ in an empty virtual environment, without compilers.
 
 A server and a worker of the installed packages evaluate one tag of one node, as the programs that
 an operator starts. DATABASE_URL names the database for it, an empty one; without it the embedded
@@ -29,6 +29,14 @@ START_SECONDS = 60.0
 TAG_SECONDS = 30.0
 STOP_SECONDS = 40.0
 COMMAND_SECONDS = 300.0
+# As the units and the images have it: a user without rights, a root that is only read but for /tmp.
+LOCKED_USER = 10001
+# prctl(PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN) is MemoryDenyWriteExecute; who is started inherits.
+DENY_WRITE_EXECUTE = (
+    "import ctypes, os, sys;"
+    "assert ctypes.CDLL(None).prctl(65, 1, 0, 0, 0) == 0;"
+    "os.execv(sys.argv[1], sys.argv[1:])"
+)
 COMPILERS = ("cc", "gcc", "g++", "clang", "rustc", "cargo")
 DOCUMENT = "<list><node id='check' class='system'><vendor>Example</vendor></node></list>"
 
@@ -41,12 +49,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("dist", type=Path, help="the folder with the three wheels")
     parser.add_argument("--keep", type=Path, help="a folder for the environment, which stays")
+    parser.add_argument(
+        "--locked",
+        action="store_true",
+        help="server and worker run as in deploy/: no rights, nothing written but /tmp, no memory"
+        " that is written and executed (needs root, bwrap, and DATABASE_URL)",
+    )
     options = parser.parse_args()
     with contextlib.ExitStack() as stack:
         home = options.keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         try:
             environment = installed(home, wheels(options.dist))
-            check(home, environment)
+            prefix = locked(home, environment) if options.locked else []
+            check(home, environment, prefix)
         except Failed as failure:
             print(f"release-check: {failure}", file=sys.stderr)
             return 1
@@ -86,7 +101,26 @@ def installed(home: Path, files: dict[str, Path]) -> dict[str, str]:
     return environment
 
 
-def check(home: Path, environment: dict[str, str]) -> None:
+def locked(home: Path, environment: dict[str, str]) -> list[Path | str]:
+    """What a program is started with to have no more than a unit gives it."""
+    tools = {name: shutil.which(name) for name in ("setpriv", "bwrap")}
+    if None in tools.values() or "DATABASE_URL" not in environment:
+        raise Failed(f"--locked needs DATABASE_URL and setpriv and bwrap: {tools}")
+    home.chmod(0o755)
+    environment["TAGMILL_VAR"] = "/tmp/tagmill"  # noqa: S108 - one of its own
+    ids = [f"--reuid={LOCKED_USER}", f"--regid={LOCKED_USER}", "--clear-groups"]
+    rights = ["--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"]
+    room = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"]  # noqa: S108
+    room += ["--ro-bind", str(home), str(home), "--unshare-ipc", "--die-with-parent", "--"]
+    python = home / "venv" / "bin" / "python"
+    return [
+        *(str(tools["setpriv"]), *ids, *rights),
+        *(str(tools["bwrap"]), *room),
+        *(python, "-c", DENY_WRITE_EXECUTE),
+    ]
+
+
+def check(home: Path, environment: dict[str, str], prefix: list[Path | str]) -> None:
     tagmill = home / "venv" / "bin" / "tagmill"
     said = run([tagmill, "version"], environment)
     print(said.strip())
@@ -97,12 +131,19 @@ def check(home: Path, environment: dict[str, str]) -> None:
     client = Client(f"http://{listen}", token.strip())
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(
-            process([tagmill, "serve", "--listen", listen], environment, home / "server.log")
+            process(
+                [*prefix, tagmill, "serve", "--listen", listen, "--processes", "2"],
+                environment,
+                home / "server.log",
+            )
         )
         wait(START_SECONDS, "the server is ready", client.is_ready, server)
         worker = stack.enter_context(
             process(
-                [tagmill.parent / "tagmill-worker", "--server", client.url, "--evaluator=kernel"],
+                [
+                    *(*prefix, tagmill.parent / "tagmill-worker"),
+                    *("--server", client.url, "--evaluator=kernel"),
+                ],
                 {**environment, "TAGMILL_WORKER_TOKEN": worker_token.strip(), "DATABASE_URL": ""},
                 home / "worker.log",
             )
@@ -167,12 +208,19 @@ class Running:
     """A process, and the file with what it prints."""
 
     def __init__(self, command: list[Path | str], environment: dict[str, str], log: Path) -> None:
-        self.name = Path(command[0]).name
+        self.name = log.stem
         self._log = log
         with log.open("wb") as output:
             self.process = subprocess.Popen(  # noqa: S603 - our own programs
                 command, env=environment, stdout=output, stderr=output, stdin=subprocess.DEVNULL
             )
+
+    def program(self) -> int:
+        """Its pid; what it is locked in passes no signals on, and has one child, the program."""
+        pid = self.process.pid
+        if Path(f"/proc/{pid}/comm").read_text().strip() != "bwrap":
+            return pid
+        return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
 
     def last_words(self) -> str:
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-10:])
@@ -190,7 +238,7 @@ def process(command: list[Path | str], environment: dict[str, str], log: Path) -
 
 def ended(running: Running) -> None:
     """SIGTERM, as systemd and Kubernetes send it, ends it with code 0."""
-    running.process.send_signal(signal.SIGTERM)
+    os.kill(running.program(), signal.SIGTERM)
     try:
         code = running.process.wait(STOP_SECONDS)
     except subprocess.TimeoutExpired:

@@ -43,6 +43,7 @@ def test_it_makes_an_admin_a_token_and_the_files_of_the_units(
     server = read(tmp_path / "etc" / "server.env")
     assert server["TAGMILL_ALLOWED_HOSTS"].startswith("tags.example.com,")
     assert server["TAGMILL_TRUSTED_PROXIES"] == "1" and len(server["TAGMILL_METRICS_TOKEN"]) > 20
+    assert (tmp_path / "etc" / "metrics-token").read_text() == server["TAGMILL_METRICS_TOKEN"]
     worker = read(tmp_path / "etc" / "worker.env")
     assert workers.authenticate(worker["TAGMILL_WORKER_TOKEN"]) is not None
     assert worker["TAGMILL_WORKER_SERVER"] == "http://127.0.0.1:8080"

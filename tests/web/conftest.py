@@ -22,6 +22,8 @@ from tagmill_expressions import documents
 from tagmill_expressions.vocabulary import Vocabulary
 from tests.support.http import make_user
 from tests.support.servers import server
+from tests.support.sql import execute
+from tests.support.threads import until
 from tests.tags.test_vocabulary import learn_parts, packed
 
 CHROMIUM = next(
@@ -30,6 +32,10 @@ CHROMIUM = next(
 NODES = 60
 # Nothing here takes a tenth of it; it only ends a test that would hang.
 PATIENCE_MS = 20_000
+AT_WORK = """
+SELECT FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL
+"""
 
 
 @pytest.fixture(scope="session")
@@ -120,4 +126,6 @@ def sit(browser: Browser, stack: Stack) -> Iterator[Callable[..., Seat]]:
     for seat in seats:
         with suppress(Exception):
             seat.page.context.close()
+    # What a page asked for last is done before the database is emptied.
+    until(lambda: not execute(AT_WORK), "the server is idle")
     assert [seat.said for seat in seats] == [[]] * len(seats)

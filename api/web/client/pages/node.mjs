@@ -67,8 +67,9 @@ class NodePage extends Page {
 
   /** By the definition in the address, or by its tag. */
   async explain() {
-    const definition = this.query.get("definition");
-    const tag = this.query.get("tag");
+    const { query } = this;
+    const definition = query.get("definition");
+    const tag = query.get("tag");
     if (!definition && !tag) return;
     this.isAsking = true;
     await this.trying(async () => {
@@ -78,12 +79,15 @@ class NodePage extends Page {
             body: { definition, node: this.name, namespaces: this.prefixes(tag) },
           })
         : api(`tags/${segment(tag ?? "")}/explain?node=${segment(this.name)}`);
-      this.answer = await asked;
+      const answer = await asked;
+      // Somebody has asked something else meanwhile.
+      if (query !== this.query) return;
+      this.answer = answer;
       this.marks = this.document
         ? marked(this.document, hits(this.answer.explanation), this.answer.namespaces)
         : new Set();
     });
-    this.isAsking = false;
+    if (query === this.query) this.isAsking = false;
   }
 
   /** @param {string | null} name */

@@ -1,4 +1,9 @@
 export {
-  elementScroll, observeElementOffset, observeElementRect, observeWindowOffset,
-  observeWindowRect, Virtualizer, windowScroll,
+  elementScroll,
+  observeElementOffset,
+  observeElementRect,
+  observeWindowOffset,
+  observeWindowRect,
+  Virtualizer,
+  windowScroll,
 } from "@tanstack/virtual-core";
