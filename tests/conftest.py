@@ -14,6 +14,7 @@ from hypothesis import settings as hypothesis
 
 from tagmill import database
 from tagmill.config import load
+from tagmill_wire import collector
 from tests.support import template
 from tests.support.sql import execute, filled_tables
 
@@ -25,6 +26,7 @@ CARELESS = ("fsync", "full_page_writes", "synchronous_commit")
 # Most tests are about what workers do, and an upload is to leave it to them. Those about settling,
 # and the random walk, switch it on.
 os.environ.setdefault("TAGMILL_SETTLE_SECONDS", "0")
+collector.starting()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -40,6 +42,12 @@ def pytest_configure(config: pytest.Config) -> None:
     name = os.environ.get("TAGMILL_TEST_DB", "tagmill")
     entry.setdefault("TEST", {})["NAME"] = f"test_{name}"
     TransactionTestCase._fixture_teardown = _empty  # type: ignore[method-assign, assignment]
+
+
+def pytest_collection_finish() -> None:
+    """All tests and what they import are here, and stay: looking through them again for cycles
+    would take longer the more tests there are."""
+    collector.started()
 
 
 def start_database() -> None:

@@ -172,7 +172,8 @@ class Server:
     def _stop(self) -> None:
         if self._reporting.running:
             self._reporting.stop()
-        deadline = time.monotonic() + STOP_SECONDS
+        # Whoever gives requests less time to finish does not wait longer for what is left of them.
+        deadline = time.monotonic() + min(STOP_SECONDS, self._config.drain_seconds)
         # All of them: one that is stuck takes no time from the others.
         for pool in self._pools:
             pool.stop()

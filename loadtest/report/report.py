@@ -13,7 +13,8 @@ from typing import Any
 from rich.console import Console
 
 from loadtest.bench import Bench, BenchError, Session, read_json
-from loadtest.report.sections import SECTIONS, Section, text
+from loadtest.report.pieces import Section, text
+from loadtest.report.sections import SECTIONS
 
 STYLE = """
 :root { color-scheme: light dark;

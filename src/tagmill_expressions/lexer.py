@@ -6,6 +6,7 @@ the same letters are an operator, a function, an axis, a kind of node or a name.
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 from enum import Enum
@@ -50,8 +51,7 @@ class Token:
     end: int
 
 
-_TOKEN = re.compile(
-    rf"""
+_TOKEN = rf"""
       (?P<space>[ \t\r\n]+)
     | (?P<string>"[^"]*"|'[^']*')
     | (?P<number>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)
@@ -60,20 +60,24 @@ _TOKEN = re.compile(
     | (?P<punctuation>\.\.|::|[.()\[\]@,])
     | (?P<star>\*)
     | (?P<name>{_NCNAME}(?::(?:{_NCNAME}|\*))?)
-    """,
-    re.VERBOSE,
-)
+    """
 _AFTER = re.compile(r"[ \t\r\n]*(\(|::)?")
 # After these a `*` or a name is an operand; after anything else it is an operator.
 _OPENING = frozenset({"@", "::", "(", "[", ","})
 
 
+@functools.cache
+def _pattern() -> re.Pattern[str]:
+    """Compiled for the first definition: that takes 10 ms, which no start of a process should."""
+    return re.compile(_TOKEN, re.VERBOSE)
+
+
 def tokens(text: str) -> list[Token]:
     """Raises DefinitionError. The last token is END."""
     found: list[Token] = []
-    position = 0
+    position, pattern = 0, _pattern()
     while position < len(text):
-        match = _TOKEN.match(text, position)
+        match = pattern.match(text, position)
         if match is None:
             raise _unreadable(text, position)
         group, end = match.lastgroup, match.end()

@@ -19,10 +19,10 @@ from tagmill.audit.models import Event
 from tagmill.fleet import clusters
 from tagmill.tags.models import Rebuild, Tag
 from tagmill.work.models import WorkerToken
-from tests.support import fleet as fleet_support
-from tests.support import sql as sql_support
-from tests.support import workers as workers_support
+from tests.support.fleet import HAS_GPU
 from tests.support.http import make_user, problem
+from tests.support.sql import execute
+from tests.support.workers import a_worker, lease_one
 
 AUDIT = "/api/v1/audit/"
 TAGS = "/api/v1/tags/"
@@ -46,7 +46,7 @@ def test_a_tag_has_a_history_of_who_did_what(
     evaluate: Callable[[], int],
 ) -> None:
     put("a", "b")
-    made = operator.post(TAGS, {"name": "gpu", "definition": fleet_support.HAS_GPU}, format="json")
+    made = operator.post(TAGS, {"name": "gpu", "definition": HAS_GPU}, format="json")
     evaluate()
     operator.patch(f"{TAGS}gpu", {"name": "gpus", "comment": "any"}, format="json")
     operator.patch(f"{TAGS}gpus", {"definition": "//node"}, format="json")
@@ -63,7 +63,7 @@ def test_a_tag_has_a_history_of_who_did_what(
         "pending_namespaces": [None, {}],
     }
     assert found[1]["changes"] == {"name": ["gpu", "gpus"], "comment": ["", "any"]}
-    assert found[2]["changes"]["definition"] == [None, fleet_support.HAS_GPU]
+    assert found[2]["changes"]["definition"] == [None, HAS_GPU]
     assert found[3]["request_id"] == made["X-Request-Id"]
     # Whose rebuilds they are is known, too.
     asked = Rebuild.objects.order_by("id").values_list("reason", "requested_by__username")
@@ -159,20 +159,18 @@ def test_the_actor_does_not_stay_on_the_connection() -> None:
         Tag.objects.bulk_create([Tag(name="a")])
         Tag.objects.filter(name="a").update(comment="b")
     assert list(Event.objects.values_list("actor", "request_id")) == [("ann", "r1")] * 2
-    assert sql_support.execute("SELECT coalesce(current_setting('tagmill.actor', true), '')") == [
-        ("",)
-    ]
+    assert execute("SELECT coalesce(current_setting('tagmill.actor', true), '')") == [("",)]
     with connection.cursor() as cursor:
         cursor.execute("INSERT INTO cluster (uuid, name) VALUES (gen_random_uuid(), 'raw')")
     assert Event.objects.filter(kind="cluster").values_list("actor", "via").get() == ("", "system")
 
 
 def test_the_hot_paths_set_no_actor(operator: APIClient, put: Callable[..., None]) -> None:
-    operator.post(TAGS, {"name": "gpu", "definition": fleet_support.HAS_GPU}, format="json")
-    worker = workers_support.a_worker()
+    operator.post(TAGS, {"name": "gpu", "definition": HAS_GPU}, format="json")
+    worker = a_worker()
     with CaptureQueriesContext(connection) as asked:
         put("a", "b")
-        workers_support.lease_one(worker)
+        lease_one(worker)
     assert asked and not [query for query in asked if "tagmill.actor" in query["sql"]]
 
 

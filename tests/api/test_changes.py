@@ -15,12 +15,11 @@ from tagmill.flows import ingest, maintenance
 from tagmill.matches.models import MatchChange
 from tagmill.tags import changes, rebuilds
 from tagmill.tags.models import AssignmentChange, Rebuild, RebuildTarget
-from tests.support import fleet as fleet_support
-from tests.support import workers as workers_support
-from tests.support.fleet import BARE
+from tests.support.fleet import BARE, HAS_GPU
 from tests.support.http import problem
+from tests.support.workers import a_worker, work
 
-GPU = {"name": "gpu", "definition": fleet_support.HAS_GPU}
+GPU = {"name": "gpu", "definition": HAS_GPU}
 
 
 def trail(client: APIClient, name: str, **parameters: int) -> list[dict[str, Any]]:
@@ -128,7 +127,7 @@ def test_a_rebuild_that_is_over_keeps_its_totals_and_no_targets(
     put("a")
     put("s", cluster="south")
     operator.post("/api/v1/tags/", GPU, format="json")
-    workers_support.work(workers_support.a_worker())
+    work(a_worker())
     forced = operator.post("/api/v1/tags/gpu/rebuild").json()["uuid"]
     cancelled = operator.post("/api/v1/tags/gpu/rebuild").json()["uuid"]
     evaluate()
@@ -154,7 +153,7 @@ def test_a_rebuild_that_is_over_keeps_its_totals_and_no_targets(
     assert {uuid: progress(uuid) for uuid in (finished, cancelled)} == {
         uuid: before[uuid] for uuid in (finished, cancelled)
     }
-    workers_support.work(workers_support.a_worker(name="again"))
+    work(a_worker(name="again"))
     assert progress(forced)[0] == "complete"
 
 

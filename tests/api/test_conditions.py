@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +18,7 @@ from tagmill.flows.ingest import Upload
 from tagmill.tags import tags
 from tagmill.tags.models import Tag
 from tests.support.http import problem
+from tests.support.threads import done, in_thread, until_blocked
 
 OTHER = '"0123"'
 # (address, a change of it)
@@ -174,12 +174,6 @@ def _raises_unless(seen: str, read: Callable[[Any], str]) -> Callable[[Any], Non
     return check
 
 
-def _blocked(pid: int) -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT cardinality(pg_blocking_pids(%s)) > 0", [pid])
-        return bool(cursor.fetchone()[0])
-
-
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("write", [_tag, _node, _gone, _cluster])
 def test_a_condition_is_checked_under_the_lock(write: Callable[[], None]) -> None:
@@ -187,33 +181,14 @@ def test_a_condition_is_checked_under_the_lock(write: Callable[[], None]) -> Non
     clusters.create("north")
     ingest.store([Upload("a", "north", "host-a", None, {"lshw": b"<list/>"})])
     tags.create("gpu")
-    pids: list[int] = []
-    began = threading.Event()
-    raised: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT pg_backend_pid()")
-                pids.append(cursor.fetchone()[0])
-            began.set()
-            write()
-        except BaseException as error:
-            raised.append(error)
-        finally:
-            connection.close()
-
-    waiting = threading.Thread(target=run)
     with transaction.atomic():
         tags.update("gpu", comment="theirs")
         ingest.store([Upload("a", hostname="theirs")])
         clusters.rename(Cluster.objects.get(), "theirs")
-        waiting.start()
-        assert began.wait(10)
-        while not _blocked(pids[0]):
-            assert waiting.is_alive()
-    waiting.join(10)
-    assert [type(error) for error in raised] == [PreconditionFailed]
+        waiting = in_thread(write)
+        until_blocked()
+    with pytest.raises(PreconditionFailed):
+        done(waiting)
     assert Tag.objects.get().comment == "theirs"
     assert Node.objects.get(deleted_at=None).hostname == "theirs"
     assert Cluster.objects.get().name == "theirs"

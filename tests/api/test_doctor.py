@@ -27,7 +27,7 @@ from tagmill.program import ROOT
 from tagmill.tags import tags
 from tagmill.work import workers
 from tagmill.work.models import Lease, Worker
-from tests.support import fleet
+from tests.support.fleet import HAS_GPU, north, the_partition
 from tests.support.sql import database_url, execute
 
 GOOD = Facts(180_000, False, True, True, True, "UTF8", 0.0, 1 << 30, 1000, 3)
@@ -163,13 +163,13 @@ def test_a_role_without_rights(transactional_db: None) -> None:
 
 
 def test_leases_that_nobody_takes_back(db: None) -> None:
-    fleet.north("n1")
+    north("n1")
     token, _ = workers.issue_token("w", "all")
     Lease.objects.create(
         worker=Worker.objects.create(
             token=token, name="w", evaluator="lxml", version="0", incarnation=incarnation.current()
         ),
-        partition=fleet.the_partition(),
+        partition=the_partition(),
         job_id=1,
         rev=1,
         deadline="2020-01-01T00:00Z",
@@ -179,8 +179,8 @@ def test_leases_that_nobody_takes_back(db: None) -> None:
 
 
 def test_a_cluster_without_workers_and_definitions_that_failed(db: None) -> None:
-    fleet.north("n1")
-    tags.create("gpu", definition=fleet.HAS_GPU)
+    north("n1")
+    tags.create("gpu", definition=HAS_GPU)
     (one,) = found("workers")
     assert "1 matches of cluster north wait" in one.message and "worker_token" in one.todo
     execute("UPDATE expression SET failed_at = now()")

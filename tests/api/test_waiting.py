@@ -19,8 +19,8 @@ from tagmill.tags import waiting
 from tagmill.work import leases, workers
 from tagmill.work.models import Lease
 from tagmill_wire.messages import Failure
-from tests.support import fleet as fleet_support
-from tests.support import workers as workers_support
+from tests.support.fleet import HAS_GPU, north
+from tests.support.workers import a_worker, complete, lease_one, result, work
 
 TAGS = "/api/v1/tags/"
 
@@ -41,7 +41,7 @@ def test_a_tag_names_the_cluster_that_has_no_worker(
     clusters.create("south")
     put("a")
     put("b", cluster="south")
-    made = post(operator, "tags/", {"name": "gpu", "definition": fleet_support.HAS_GPU})
+    made = post(operator, "tags/", {"name": "gpu", "definition": HAS_GPU})
     assert said(made) == [("no_worker", "north", 1), ("no_worker", "south", 1)]
     evaluate()
     tag = operator.get(f"{TAGS}gpu").json()
@@ -58,9 +58,9 @@ def test_a_tag_names_the_cluster_that_has_no_worker(
     # The evaluated tag is waited for no more; a preview says the same as a tag.
     preview = post(operator, "previews/", {"definition": "//node"})
     assert said(preview) == [("no_worker", "south", 1), ("worker", "north", 1)]
-    everywhere = workers_support.a_worker()
+    everywhere = a_worker()
     assert said(operator.get(f"{TAGS}gpu").json()) == [("worker", "south", 1)]
-    workers_support.work(everywhere)
+    work(everywhere)
     tag = operator.get(f"{TAGS}gpu").json()
     assert (tag["state"], tag["waiting_for"]) == ("ready", [])
     assert operator.get(f"/api/v1/rebuilds/{rebuild['uuid']}").json()["waiting_for"] == []
@@ -71,12 +71,12 @@ def test_a_leased_partition_waits_for_its_evaluation_and_a_failure_for_people(
     operator: APIClient, put: Callable[..., None]
 ) -> None:
     put("a")
-    worker = workers_support.a_worker()
-    post(operator, "tags/", {"name": "gpu", "definition": fleet_support.HAS_GPU})
-    _, lease = workers_support.lease_one(worker)
+    worker = a_worker()
+    post(operator, "tags/", {"name": "gpu", "definition": HAS_GPU})
+    _, lease = lease_one(worker)
     assert said(operator.get(f"{TAGS}gpu").json()) == [("evaluation", "north", 1)]
     failures = [Failure(item.expression, "too slow") for item in lease.expressions]
-    workers_support.complete(worker, workers_support.result(lease, {}, failures=failures))
+    complete(worker, result(lease, {}, failures=failures))
     Expression.objects.update(failed_at="2026-01-01T00:00Z", failure="too slow")
     tag = operator.get(f"{TAGS}gpu").json()
     assert said(tag) == [("failure", None, 1)]
@@ -89,9 +89,9 @@ def test_a_partition_that_was_given_back_with_a_delay_is_postponed(
     clusters.create("south")
     put("a")
     put("b", cluster="south")
-    worker = workers_support.a_worker()
-    post(operator, "tags/", {"name": "gpu", "definition": fleet_support.HAS_GPU})
-    _, lease = workers_support.lease_one(worker)
+    worker = a_worker()
+    post(operator, "tags/", {"name": "gpu", "definition": HAS_GPU})
+    _, lease = lease_one(worker)
     leases.give_up(worker, [lease.lease], "slot 0 could not be read", 300)
     tag = operator.get(f"{TAGS}gpu").json()
     assert said(tag) == [("postponed", "north", 1), ("worker", "south", 1)]
@@ -107,7 +107,7 @@ def test_a_partition_that_was_given_back_with_a_delay_is_postponed(
         ("worker", "north", 1),
         ("worker", "south", 1),
     ]
-    workers_support.work(worker)
+    work(worker)
     assert said(operator.get(f"{TAGS}gpu").json()) == []
 
 
@@ -116,15 +116,15 @@ def test_what_is_postponed_is_counted_beside_what_waits_and_what_is_held(
 ) -> None:
     configure(partition_slots=8)
     put(*(f"n{number}" for number in range(24)))
-    worker = workers_support.a_worker()
-    post(operator, "tags/", {"name": "gpu", "definition": fleet_support.HAS_GPU})
-    _, lease = workers_support.lease_one(worker)
+    worker = a_worker()
+    post(operator, "tags/", {"name": "gpu", "definition": HAS_GPU})
+    _, lease = lease_one(worker)
     leases.give_up(worker, [lease.lease], "slot 0 could not be read", 300)
     assert said(operator.get(f"{TAGS}gpu").json()) == [
         ("postponed", "north", 1),
         ("worker", "north", 2),
     ]
-    workers_support.lease_one(worker)
+    lease_one(worker)
     found = operator.get(f"{TAGS}gpu").json()
     assert said(found) == [("postponed", "north", 1), ("evaluation", "north", 2)]
     assert "workers hold 1 of 2 partitions" in found["waiting_for"][1]["message"]
@@ -138,8 +138,8 @@ def test_a_worker_whose_token_was_revoked_is_none(
     operator: APIClient, put: Callable[..., None]
 ) -> None:
     put("a")
-    worker = workers_support.a_worker()
-    post(operator, "tags/", {"name": "gpu", "definition": fleet_support.HAS_GPU})
+    worker = a_worker()
+    post(operator, "tags/", {"name": "gpu", "definition": HAS_GPU})
     assert said(operator.get(f"{TAGS}gpu").json()) == [("worker", "north", 1)]
     workers.revoke(worker.token.name)
     assert said(operator.get(f"{TAGS}gpu").json()) == [("no_worker", "north", 1)]
@@ -147,8 +147,7 @@ def test_a_worker_whose_token_was_revoked_is_none(
 
 @pytest.mark.django_db
 def test_however_many_are_asked_about_it_is_one_statement() -> None:
-    north = clusters.create("north")
-    fleet_support.put("a", cluster=north.name)
+    north("a")
     wanted = [
         Expression.objects.create(text=f"//a{number}", digest=bytes([number])).id
         for number in range(30)
@@ -169,7 +168,7 @@ def test_a_list_of_tags_that_are_ready_asks_nobody_what_they_wait_for(
     operator: APIClient, put: Callable[..., None], evaluate: Callable[[], int]
 ) -> None:
     put("a")
-    post(operator, "tags/", {"name": "gpu", "definition": fleet_support.HAS_GPU})
+    post(operator, "tags/", {"name": "gpu", "definition": HAS_GPU})
     evaluate()
     with CaptureQueriesContext(connection) as asked:
         operator.get(TAGS)
@@ -177,8 +176,8 @@ def test_a_list_of_tags_that_are_ready_asks_nobody_what_they_wait_for(
 
 
 def test_workers_name_their_clusters(operator: APIClient, cluster: Cluster) -> None:
-    workers_support.a_worker(cluster, name="of north")
-    workers_support.a_worker(name="of all")
+    a_worker(cluster, name="of north")
+    a_worker(name="of all")
     found = operator.get("/api/v1/workers/").json()["results"]
     assert [(row["token"], row["clusters"]) for row in found] == [
         ("of north", ["north"]),
@@ -192,7 +191,7 @@ def test_metrics_show_clusters_without_a_worker_and_tags_by_state(
     clusters.create("south")
     put("a")
     put("b", cluster="south")
-    post(operator, "tags/", {"name": "gpu", "definition": fleet_support.HAS_GPU})
+    post(operator, "tags/", {"name": "gpu", "definition": HAS_GPU})
     post(operator, "tags/", {"name": "mine"})
     evaluate()
     found = samples(list(metrics.DatabaseCollector().collect()))

@@ -19,16 +19,6 @@ from tests.support.fleet import BARE, GPU, carriers, node, put, the_partition
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def north() -> Cluster:
-    return clusters.create("north")
-
-
-@pytest.fixture
-def south() -> Cluster:
-    return clusters.create("south")
-
-
 def test_many_uploads_raise_their_partition_once(north: Cluster) -> None:
     verdicts = put(*(f"n{i}" for i in range(20)))
     assert {verdict.rev for verdict in verdicts} == {1}

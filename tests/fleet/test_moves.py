@@ -6,7 +6,6 @@ import pytest
 from django.contrib.auth.models import User
 from msgspec.structs import replace
 
-from tagmill.fleet import clusters
 from tagmill.fleet.models import Cluster
 from tagmill.flows import ingest
 from tagmill.matches.models import Match, MatchChange
@@ -19,16 +18,6 @@ from tests.support.fleet import ANY, BARE, HAS_GPU, carriers, node, put, tag
 from tests.support.workers import a_worker, complete, result, work
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def north() -> Cluster:
-    return clusters.create("north")
-
-
-@pytest.fixture
-def south() -> Cluster:
-    return clusters.create("south")
 
 
 def test_a_moved_node_keeps_its_automatic_tags_while_its_new_place_is_evaluated(

@@ -16,18 +16,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connection
 
-from tagmill import locks
-from tagmill.errors import (
-    AlreadyExists,
-    AutomaticTag,
-    DatabaseUnavailable,
-    Invalid,
-    KindChange,
-    ManualTag,
-    NotCancellable,
-    NotFound,
-    StillInUse,
-)
+from tagmill import errors, locks
 from tagmill.fleet import clusters
 from tagmill.fleet.documents import Upload
 from tagmill.fleet.models import Cluster
@@ -53,15 +42,15 @@ NAMES = [f"t{number}" for number in range(5)]
 SOUTHS = ["south-1", "south-2"]
 # What somebody may be told when others were first. The database is never among them.
 REFUSALS = (
-    AlreadyExists,
-    AutomaticTag,
-    DatabaseUnavailable,
-    Invalid,
-    KindChange,
-    ManualTag,
-    NotCancellable,
-    NotFound,
-    StillInUse,
+    errors.AlreadyExists,
+    errors.AutomaticTag,
+    errors.DatabaseUnavailable,
+    errors.Invalid,
+    errors.KindChange,
+    errors.ManualTag,
+    errors.NotCancellable,
+    errors.NotFound,
+    errors.StillInUse,
 )
 
 

@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 
 from loadtest.rig.stack import Stack
-from tests.support.servers import server
+from tests.support.servers import common_server, server
 
 
 @pytest.fixture(scope="package")
 def shared_stack(
     django_db_setup: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stack]:
-    with pytest.MonkeyPatch.context() as patch:
-        yield from server(tmp_path_factory.mktemp("server"), patch)
+    yield from common_server(tmp_path_factory)
 
 
 @pytest.fixture

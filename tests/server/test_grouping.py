@@ -29,9 +29,9 @@ from tagmill.matches import verdicts
 from tagmill.tags import tags
 from tests.server.test_serve import call, token_of
 from tests.support.fleet import ANY, BARE, GPU, HAS_GPU, carriers, put
-from tests.support.servers import server
+from tests.support.servers import common_server
 from tests.support.sql import database_url, execute
-from tests.support.threads import done, in_thread, until
+from tests.support.threads import blocked, done, in_thread, until, until_blocked
 
 XML = "application/xml"
 BOUNDS = Bounds(group=3, group_bytes=100, waiting=5, waiting_bytes=150, seconds=20.0, patience=1.0)
@@ -214,17 +214,8 @@ def all_threads_wait(clients: Clients) -> Iterator[psycopg.Connection[Any]]:
         holder.execute("SELECT FROM partition FOR UPDATE")
         for number in range(4):
             clients.put(str(number), BARE)
-            until(lambda wanted=number + 1: blocked() == wanted, "an upload to wait for the lock")
+            until_blocked(number + 1)
         yield holder
-
-
-def blocked() -> int:
-    execute("SELECT pg_stat_clear_snapshot()")
-    found = execute(
-        "SELECT count(*) FROM pg_stat_activity "
-        "WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    )
-    return int(found[0][0])
 
 
 @pytest.fixture(scope="module")
@@ -232,9 +223,7 @@ def shared_stack(
     django_db_setup: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stack]:
     """Its uploads settle themselves."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TAGMILL_SETTLE_SECONDS", "5")
-        yield from server(tmp_path_factory.mktemp("server"), patch)
+    yield from common_server(tmp_path_factory, settle_seconds="5")
 
 
 @pytest.fixture
@@ -318,15 +307,12 @@ def test_what_the_database_refuses_of_one_is_stored_of_the_others(clients: Clien
 def test_a_group_whose_connection_breaks_is_told_to_come_again(clients: Clients) -> None:
     with all_threads_wait(clients) as holder:
         answers = [clients.queue(node, BARE) for node in "abc"]
-        pids = execute(
-            "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-            " AND datname = current_database()"
-        )
-        execute("SELECT pg_terminate_backend(%s)", pids[0])
+        pids = blocked()
+        execute("SELECT pg_terminate_backend(%s)", pids[:1])
         # Its thread takes what waits, and waits for the lock again.
-        until(lambda: not clients.waiting() and blocked() == len(pids), "the next group")
-        execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE wait_event_type = 'Lock' AND datname = current_database()")  # fmt: skip
+        until(lambda: not clients.waiting() and len(blocked()) == len(pids), "the next group")
+        for pid in blocked():
+            execute("SELECT pg_terminate_backend(%s)", [pid])
         for answer in (*answers, *clients.running[:4]):
             status, problem, headers = done(answer)
             assert (status, problem["code"]) == (503, "database_unavailable")

@@ -12,7 +12,7 @@ import pytest
 from loadtest.rig.stack import Stack
 from tagmill.fleet import clusters
 from tests.server.test_serve import call, token_of
-from tests.support.servers import server
+from tests.support.servers import common_server
 
 GUESS = json.dumps({"username": "ann", "password": "?"})
 JSON: Any = {"Content_Type": "application/json"}
@@ -23,9 +23,7 @@ TLS: Any = {"X_Forwarded_Proto": "https"}
 def shared_proxied(
     django_db_setup: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stack]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TAGMILL_TRUSTED_PROXIES", "1")
-        yield from server(tmp_path_factory.mktemp("proxied"), patch)
+    yield from common_server(tmp_path_factory, trusted_proxies="1")
 
 
 @pytest.fixture

@@ -28,6 +28,16 @@ def server(
         yield stack
 
 
+def common_server(
+    tmp_path_factory: pytest.TempPathFactory, **settings: str
+) -> Generator[Stack, None, None]:
+    """One for several tests, with these settings."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in settings.items():
+            patch.setenv(f"TAGMILL_{name.upper()}", value)
+        yield from server(tmp_path_factory.mktemp("server"), patch)
+
+
 def serve(*options: str) -> subprocess.CompletedProcess[str]:
     """Run `manage.py serve` to its end, which must be near."""
     return subprocess.run(

@@ -47,17 +47,18 @@ def until(
 
 def until_blocked(count: int = 1) -> None:
     """Until so many connections to this database wait for a lock."""
+    until(lambda: len(blocked()) >= count, f"{count} wait for a lock")
 
-    def blocked() -> int:
-        # A transaction otherwise keeps its first look at pg_stat_activity.
-        execute("SELECT pg_stat_clear_snapshot()")
-        found = execute(
-            "SELECT count(*) FROM pg_stat_activity "
-            "WHERE datname = current_database() AND wait_event_type = 'Lock'"
-        )
-        return int(found[0][0])
 
-    until(lambda: blocked() >= count, f"{count} wait for a lock")
+def blocked() -> list[int]:
+    """The connections to this database that wait for a lock, as PostgreSQL numbers them."""
+    # A transaction otherwise keeps its first look at pg_stat_activity.
+    execute("SELECT pg_stat_clear_snapshot()")
+    found = execute(
+        "SELECT pid FROM pg_stat_activity "
+        "WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    )
+    return [pid for (pid,) in found]
 
 
 def done(future: Future[Any]) -> Any:

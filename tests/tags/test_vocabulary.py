@@ -24,9 +24,8 @@ from tagmill_expressions import documents
 from tagmill_expressions.vocabulary import MAX_KEPT, State, Vocabulary
 from tagmill_wire import zstd
 from tagmill_wire.messages import Completion, PartitionResult
-from tests.support import workers as workers_support
 from tests.support.fleet import GPU, put, the_partition
-from tests.support.workers import a_worker
+from tests.support.workers import a_worker, complete, result
 
 pytestmark = pytest.mark.django_db
 
@@ -238,7 +237,7 @@ def test_a_completion_unpacks_vocabularies_before_it_locks_anything(partition: P
     result = PartitionResult(str(uuid.uuid4()), partition.id, partition.rev, [], [], 1, 0.1)
     result = replace(result, vocabulary=[packed(words("<a/>"))], vocabulary_base=-1)
     with CaptureQueriesContext(connection) as queries:
-        workers_support.complete(worker, result)
+        complete(worker, result)
     assert stored() == (partition.rev, {"a"})
     statements = [query["sql"] for query in queries]
     locks = [at for at, text in enumerate(statements) if "FOR NO KEY UPDATE" in text]
@@ -262,7 +261,7 @@ def test_learning_waits_until_there_is_nothing_else(partition: Partition) -> Non
     worker = a_worker()
     (lease,) = leases.lease(worker, 1, []).leases
     assert (len(lease.expressions), lease.vocabulary_rev) == (1, None)
-    evaluated = workers_support.result(lease, {lease.expressions[0].expression: set()})
+    evaluated = result(lease, {lease.expressions[0].expression: set()})
     completions.complete(worker, Completion(str(worker.uuid), str(worker.incarnation), [evaluated]))
     assert leases.lease(worker, 1, []).leases == []
     assert leases.learn() == 1
@@ -282,8 +281,8 @@ def test_a_completion_brings_it(partition: Partition) -> None:
     (lease,) = leases.lease(worker, 1, []).leases
     assert lease.vocabulary_rev == -1
     part = [packed(words("<a/>"))]
-    result = replace(workers_support.result(lease, {}), vocabulary=part, vocabulary_base=-1)
-    completions.complete(worker, Completion(str(worker.uuid), str(worker.incarnation), [result]))
+    said = replace(result(lease, {}), vocabulary=part, vocabulary_base=-1)
+    completions.complete(worker, Completion(str(worker.uuid), str(worker.incarnation), [said]))
     assert stored() == (lease.rev, {"a"})
     assert leases.learn() == 0
 

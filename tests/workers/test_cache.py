@@ -102,6 +102,13 @@ class Life:
             ),
         )
 
+    async def first(self) -> None:
+        """A worker that evaluates all of it, keeps it, and stops."""
+        self.start()
+        await self.evaluate()
+        await self.kept()
+        await self.rig.stop()
+
     def partitions(self) -> list[int]:
         found = [self.place(key) for key in self.data]
         return [p.partition for p in found if p.folder.exists() and folders.find(p).chain]
@@ -137,10 +144,7 @@ def test_a_worker_that_starts_again_asks_for_no_page(life: Life, evaluator: str)
     """And says what it holds with its first words."""
 
     async def story() -> None:
-        life.start()
-        await life.evaluate()
-        await life.kept()
-        await life.rig.stop()
+        await life.first()
         rig = life.start()
         await life.evaluate()
         await rig.stop()
@@ -159,10 +163,7 @@ def test_what_changed_meanwhile_comes_as_a_delta_and_is_kept(life: Life) -> None
     """Also tombstones, and what has come since; whatever the next worker starts from."""
 
     async def story() -> None:
-        life.start()
-        await life.evaluate()
-        await life.kept()
-        await life.rig.stop()
+        await life.first()
         for round_ in range(2):
             rev = life.data[1].rev
             life.data[1].put(round_, None)
@@ -180,10 +181,7 @@ def test_what_changed_meanwhile_comes_as_a_delta_and_is_kept(life: Life) -> None
 
 def test_a_change_alone_reads_nothing_that_is_held(life: Life) -> None:
     async def story() -> None:
-        life.start()
-        await life.evaluate()
-        await life.kept()
-        await life.rig.stop()
+        await life.first()
         rig = life.start()
         base_rev = life.data[1].rev
         rig.api.matches = {(7, 1): (base_rev, 0)}
@@ -227,10 +225,7 @@ def test_a_file_that_is_not_right_is_set_aside_and_fetched_again(
     life: Life, damage: Callable[[Life, Path], None], log: list[Any]
 ) -> None:
     async def story() -> None:
-        life.start()
-        await life.evaluate()
-        await life.kept()
-        await life.rig.stop()
+        await life.first()
         damage(life, life.file(1))
         rig = life.start()
         await life.evaluate()
@@ -265,10 +260,7 @@ def test_an_image_that_is_not_right_is_made_again_from_its_page(
     life: Life, suffix: str, damage: Any, log: list[Any]
 ) -> None:
     async def story() -> None:
-        life.start()
-        await life.evaluate()
-        await life.kept()
-        await life.rig.stop()
+        await life.first()
         path = life.file(1, suffix)
         if damage == "schema":
             # Its digest is that of what follows, so that only the schema is wrong.
@@ -303,10 +295,7 @@ def test_an_image_of_another_version_is_not_used(
     kernel: Any = base.load("kernel")
 
     async def story() -> None:
-        life.start()
-        await life.evaluate()
-        await life.kept()
-        await life.rig.stop()
+        await life.first()
 
     run(story())
     stem = life.file(1, files.IMAGE).with_suffix("")
@@ -320,10 +309,7 @@ def test_what_is_of_another_incarnation_is_never_used_and_goes(life: Life) -> No
     """The same revs, of other documents: before the start, and while it runs."""
 
     async def story() -> None:
-        life.start()
-        await life.evaluate()
-        await life.kept()
-        await life.rig.stop()
+        await life.first()
         rig = life.rig
         for incarnation in ("second", "third"):
             life.incarnation = incarnation
@@ -353,10 +339,7 @@ def test_what_is_of_another_incarnation_is_never_used_and_goes(life: Life) -> No
 @with_one
 def test_a_rev_that_the_server_has_never_had_is_dropped(life: Life) -> None:
     async def story() -> None:
-        life.start()
-        await life.evaluate()
-        await life.kept()
-        await life.rig.stop()
+        await life.first()
         rig = life.start()
         refusal = mockapi.problem(400, "invalid")
         rig.api.faults["batch"].append(refusal)
