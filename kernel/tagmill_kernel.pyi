@@ -100,3 +100,10 @@ _Place = tuple[str, bool, int, int, list[int], list[tuple[str, _Values]], _Value
 
 def check_document(document: bytes | str) -> None:
     """Raises `DocumentRefused` unless the document is well-formed."""
+
+def are_plain(documents: Sequence[str], depth: int) -> list[bool]:
+    """For each document whether lxml surely accepts it with no deeper nesting of elements.
+
+    Documents have no XML declaration. False is no refusal: what has namespaces, prefixes, a DOCTYPE
+    or long names is left to lxml, too. The GIL is released where there is much to read.
+    """

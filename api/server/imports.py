@@ -2,15 +2,15 @@
 
 The request's body goes to an importer thread while it arrives; when the thread falls behind, the
 client's socket is no longer read. Verdicts go to a spooled file, and to the client when the body
-has ended: clients do not read before they have sent everything. The token is checked before the
-body is read.
+has ended: clients do not read before they have sent everything, and proxies as nginx send no more
+of a body once its answer has begun. The token is checked before the body is read.
 """
 
 from __future__ import annotations
 
 import queue
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import IO, Any
 
 from twisted.internet.defer import Deferred
@@ -64,7 +64,8 @@ OPERATION = Operation(
 
 
 class Import:
-    """One import. `_run` and `_lines` are the importer thread's, the rest is the reactor's."""
+    """One import. `_run` is the importer thread's, `_lines` that of a thread which the importer
+    starts, the rest is the reactor's."""
 
     def __init__(
         self, reactor: Any, request: Request, checks: Threads, importers: Threads, line_bytes: int
@@ -123,6 +124,8 @@ class Import:
 
     def _failed(self, failure: Failure) -> None:
         """Before or in the middle of the body: answer now, and let the rest of the body pass."""
+        # Nobody waits for lines any more.
+        self._chunks.put(None)
         error = shown(failure.value, self._request)
         if self._is_lost:
             return
@@ -134,7 +137,7 @@ class Import:
 
     def _run(self) -> IO[bytes]:
         file = tempfile.SpooledTemporaryFile(SPOOL_BYTES)  # noqa: SIM115 - closed by who sends it
-        file.writelines(imports.answers(self._lines()))
+        spool(imports.answers(self._lines()), file)
         return file
 
     def _lines(self) -> Iterator[bytes]:
@@ -168,6 +171,12 @@ class Import:
         channel = self._request.channel
         if channel is not None and not self._is_lost and not self._request.body_ended:
             channel.release()
+
+
+def spool(answers: Iterable[bytes], file: IO[bytes]) -> None:
+    """Write them one by one: a spooled file looks at its size after each call only."""
+    for answer in answers:
+        file.write(answer)
 
 
 class ImportResource(Native):

@@ -6,6 +6,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use pyo3::exceptions::{PyException, PyTypeError};
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedStr;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 use pyo3::{create_exception, wrap_pyfunction};
 
@@ -224,6 +225,17 @@ fn check_document(py: Python<'_>, document: &Bound<'_, PyAny>) -> PyResult<()> {
     })
 }
 
+/// Documents with more bytes in all are looked at without the GIL.
+const LONG_BYTES: usize = 64 * 1024;
+
+/// Which documents lxml surely accepts; see the stub for the contract.
+#[pyfunction]
+fn are_plain(py: Python<'_>, documents: Vec<PyBackedStr>, depth: usize) -> Vec<bool> {
+    let all = || documents.iter().map(|document| xml::is_plain(document, depth)).collect();
+    let bytes: usize = documents.iter().map(|document| document.len()).sum();
+    if bytes > LONG_BYTES { py.detach(all) } else { all() }
+}
+
 #[pymodule]
 fn tagmill_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
@@ -237,5 +249,6 @@ fn tagmill_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Expression>()?;
     module.add_class::<PartitionImage>()?;
     module.add_function(wrap_pyfunction!(check_document, module)?)?;
+    module.add_function(wrap_pyfunction!(are_plain, module)?)?;
     Ok(())
 }

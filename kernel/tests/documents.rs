@@ -6,6 +6,7 @@ mod common;
 use common::{LSHW, holds};
 use tagmill_kernel::error::PutError;
 use tagmill_kernel::image::PartitionImage;
+use tagmill_kernel::xml::is_plain;
 
 fn refusal(document: &str) -> (usize, usize) {
     match PartitionImage::new().put(0, &[("lshw", document.as_bytes())]) {
@@ -65,4 +66,29 @@ fn many_attributes_cost_no_square() {
     let attributes: String = (0..100_000).map(|n| format!(" a{n}='{n}'")).collect();
     assert!(holds(&format!("<a{attributes}/>"), "count(@*) = 100000"));
     refusal(&format!("<a{attributes} a5=''/>"));
+}
+
+#[test]
+fn only_ordinary_documents_are_surely_accepted() {
+    assert!(is_plain("\n<?p x?><a b='1'>&amp;<![CDATA[<]]><b/></a><!-- c -->\n", 2));
+    assert!(!is_plain("<a><b/></a>", 1), "too deep");
+    for unsure in [
+        "",
+        "<a>",
+        "<a/>x",
+        "<?xml version='1.0'?><a/>",
+        "\u{feff}<a/>",
+        "<!DOCTYPE a><a/>",
+        "<a xmlns='u'/>",
+        "<a xml:id='b'/>",
+        "<a>&b;</a>",
+        "<a b='1' b='2'/>",
+        "<a>\u{1}</a>",
+    ] {
+        assert!(!is_plain(unsure, 8), "{unsure}");
+    }
+    let long = "b".repeat(1001);
+    for unsure in [format!("<{long}/>"), format!("<a {long}='1'/>"), format!("<?{long}?><a/>")] {
+        assert!(!is_plain(&unsure, 8));
+    }
 }

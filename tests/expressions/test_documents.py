@@ -216,6 +216,38 @@ def test_damaged_bytes_are_refused_or_kept_for_good(data: st.DataObject) -> None
     assert len(expanded({"x": kept})) == len(expanded({"lshw": kept})) + 1
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<a/>",
+        "<a>\u00e9</a>",
+        "\ufeff<a>\u00e9</a>",
+        "\ufeff\ufeff<a/>",
+        "<?xml version='1.0' encoding='latin-1'?>\n<a>\u00e9</a>",
+        "<?xml version='1.0' encoding='ascii'?><a/>",
+        "<?xml version='1.0' encoding='utf-16'?><a/>",
+        "<?xml-stylesheet x?><a/>",
+        "<\0?\0x",
+        "<a>\0</a>",
+        "<!DOCTYPE a SYSTEM 'b'>\n<a/>",
+        "<!DOCTYPE a []><a/>",
+        "",
+        "<a>" + "x" * 100 + "</a>",
+        "<a>" + "\u00e9" * 50 + "</a>",
+    ],
+)
+def test_text_is_taken_as_the_same_document_in_utf8(text: str) -> None:
+    def found(data: bytes | str) -> object:
+        try:
+            return documents.unparsed(data, Limits(bytes=100, depth=8))
+        except DocumentTooLarge as error:
+            return str(error), error.limit
+        except DocumentError as error:
+            return str(error), error.line, error.column
+
+    assert found(text) == found(text.encode())
+
+
 # -- kept ------------------------------------------------------------------------------------------
 
 

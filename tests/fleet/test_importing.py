@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -83,32 +84,68 @@ def test_a_line_that_adds_a_probe_too_many_is_refused() -> None:
 
 def test_lines_are_read_a_chunk_at_a_time() -> None:
     read = 0
+    ahead = threading.Event()
 
     def lines() -> Iterator[bytes]:
         nonlocal read
-        for i in range(3 * imports.CHUNK_LINES):
+        for i in range(4 * imports.MAX_LINES):
             read += 1
+            if read == 2 * imports.MAX_LINES:
+                ahead.set()
             yield line(f"n{i}")
 
     verdicts = imports.import_lines(lines())
     assert next(verdicts)["outcome"] == "created"
-    assert read == imports.CHUNK_LINES
-    assert Node.objects.count() == imports.CHUNK_LINES
-    assert len(list(verdicts)) == 3 * imports.CHUNK_LINES - 1
+    # Those after are read while nobody waits for them, and no more than a chunk of them.
+    assert ahead.wait(30)
+    assert read == 2 * imports.MAX_LINES
+    assert Node.objects.count() == imports.MAX_LINES
+    assert len(list(verdicts)) == 4 * imports.MAX_LINES - 1
+
+
+def test_what_goes_wrong_with_the_lines_ends_the_import() -> None:
+    def lines() -> Iterator[bytes]:
+        for i in range(imports.MAX_LINES):
+            yield line(f"n{i}")
+        raise OSError("the body is gone")
+
+    verdicts = imports.import_lines(lines())
+    for _ in range(imports.MAX_LINES):
+        assert next(verdicts)["outcome"] == "created"
+    with pytest.raises(OSError, match="the body is gone"):
+        next(verdicts)
+
+
+def test_nobody_waits_for_lines_after_the_end() -> None:
+    def running() -> set[threading.Thread]:
+        return {thread for thread in threading.enumerate() if thread.name == imports.AHEAD}
+
+    before = running()
+    verdicts = imports.import_lines([line("a")] * 3 * imports.MAX_LINES)
+    next(verdicts)
+    (started,) = running() - before
+    verdicts.close()  # type: ignore[attr-defined]
+    started.join(30)
+    assert not started.is_alive()
 
 
 def test_few_large_lines_are_a_chunk() -> None:
     read = 0
-    xml = f"<a>{'x' * (imports.CHUNK_BYTES // 4)}</a>"
+    ahead = threading.Event()
+    xml = f"<a>{'x' * (imports.MAX_BYTES // 4)}</a>"
 
     def lines() -> Iterator[bytes]:
         nonlocal read
-        for i in range(8):
+        for i in range(12):
             read += 1
+            if read == 8:
+                ahead.set()
             yield line(f"n{i}", probes={"lshw": xml})
 
-    next(imports.import_lines(lines()))
-    assert read == 4
+    verdicts = imports.import_lines(lines())
+    next(verdicts)
+    assert ahead.wait(30)
+    assert read == 8
 
 
 def test_a_line_that_is_too_long_is_refused() -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NoReturn
 
 import pytest
 
+from fixtures.generate import generate
 from tagmill.errors import InvalidDocument
 from tagmill.fleet import clusters
 from tagmill.fleet.documents import Upload, Verdict
 from tagmill.fleet.models import Document
 from tagmill.flows import ingest
+from tagmill.matches import verdicts
+from tagmill_expressions import documents
 from tests.support.fleet import BARE, node
 
 pytestmark = pytest.mark.django_db
@@ -69,6 +73,23 @@ def test_one_that_differs_is_parsed_whatever_else_is_as_it_was() -> None:
     )
     assert (bad.outcome, good.outcome) == ("refused", "created")
     assert Document.objects.filter(node__system_id="a").count() == 1
+
+
+@pytest.mark.skipif(not verdicts.HAS_KERNEL, reason="without the kernel, lxml parses all of them")
+def test_lxml_is_asked_only_where_the_kernel_is_not_sure(
+    monkeypatch: pytest.MonkeyPatch, configure: Callable[..., None]
+) -> None:
+    configure(document_depth=32)
+
+    def asked(*_: object) -> NoReturn:
+        raise AssertionError("lxml is asked")
+
+    monkeypatch.setattr(documents, "_parser", asked)
+    (made,) = generate(1, seed=5)
+    stored("updated", made.probes["lshw"].encode())
+    for other in (b"<a xmlns='u'/>", b"<a>", b"<a>" * 33 + b"</a>" * 33):
+        with pytest.raises(AssertionError, match="lxml is asked"):
+            upload(other)
 
 
 def test_what_is_refused_without_a_parser_is_refused_still() -> None:

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
+from fixtures.generate import PROFILES, generate
 from tagmill_expressions import documents
 from tagmill_expressions.errors import DocumentError
 from tests.kernel import grammar
@@ -58,8 +59,21 @@ def kernel_accepts(document: bytes, seen_before: str) -> bool:
     return True
 
 
+def assert_parses_where_sure(document: bytes) -> None:
+    """What the kernel is sure of, upload would accept if lxml were asked."""
+    for depth in (3, 255):
+        limits = documents.Limits(bytes=1 << 24, depth=depth)
+        try:
+            found = documents.unparsed(document, limits)
+        except DocumentError:
+            return
+        if tagmill_kernel.are_plain([found.kept()], depth) == [True]:
+            found.check()
+
+
 def assert_same_document(document: bytes, seen_before: str = "<a/>") -> None:
     """Both refuse it, or both read the same numbers of nodes and the same text."""
+    assert_parses_where_sure(document)
     assert kernel_accepts(document, seen_before) == lxml_accepts(document), document
     if not kernel_accepts(document, seen_before):
         return
@@ -187,6 +201,51 @@ def test_a_damaged_document_is_refused_exactly_when_lxml_refuses_it(seed: int) -
 )
 def test_a_document_at_the_edge_is_read_as_lxml_reads_it(document: bytes) -> None:
     assert_same_document(document)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        b"<?xml version='1.0'?><?xml version='1.0'?><a/>",
+        b"<?xml version='1.0'?>\xef\xbb\xbf<a/>",
+        b"<!DOCTYPE a><?xml version='1.0'?><a/>",
+        b"<!DOCTYPE a SYSTEM 'b'><a>&x;</a>",
+        b"<a><!--<!DOCTYPE b>--></a>",
+        b"<a xml:id='x'><b xml:id='x'/></a>",
+        b"<a xml:space='odd' xml:lang='-'/>",
+        b"<a xmlns:p='u' p:b='1' xmlns:q='u' q:b='2'/>",
+        b"<a p:b='1'/>",
+        b"<a " + b"b" * 50_000 + b"='1'/>",
+        b"<a " + b"b" * 50_001 + b"='1'/>",
+        b"<" + b"b" * 50_001 + b"/>",
+        b"<a><?" + b"b" * 50_001 + b" x?></a>",
+        b"<a b='" + b"x" * 10_000_001 + b"'/>",
+        b"<a>" + b"x" * 10_000_001 + b"</a>",
+        b"<a><![CDATA[" + b"x" * 10_000_001 + b"]]></a>",
+        b"<a><!--" + b"x" * 10_000_001 + b"--></a>",
+        b"<a>" * 4 + b"</a>" * 4,
+        "<?xml version='1.0' encoding='utf-16'?><a>\ufffe</a>".encode("utf-16"),
+        b"<?xml version='1.0' encoding='cp1252'?><a>\x80\x85</a>",
+        "<\u00b7/>".encode(),
+        "<a\u00b7 \u0300='1'/>".encode(),
+        "<a>\x7f\x85\ud7ff\ue000\U0010ffff</a>".encode(),
+    ],
+)
+def test_the_kernel_is_sure_only_of_what_lxml_accepts(document: bytes) -> None:
+    assert_parses_where_sure(document)
+
+
+def test_the_kernel_is_sure_of_ordinary_documents() -> None:
+    kept = [
+        xml for profile in PROFILES for node in generate(200, 7, profile) for xml in node.probes.values()
+    ]
+    assert all(tagmill_kernel.are_plain(kept, 128))
+    for xml in kept[::20]:
+        assert_parses_where_sure(xml.encode())
+    odd = ["<a>" * 3 + "</a>" * 3, "<a>&lt;<![CDATA[<]]></a>\n<!--c--><?p?>", "<a>\u00e9</a>", "", "<a>", "<a/>x"]
+    assert tagmill_kernel.are_plain(odd, 3) == [True] * 3 + [False] * 3
+    assert tagmill_kernel.are_plain(odd[:1], 2) == [False]
+    assert tagmill_kernel.are_plain([], 3) == []
 
 
 def test_a_refusal_names_the_probe_line_and_column() -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import tempfile
+from collections.abc import Iterator
 from typing import Any
 
+from api.server.imports import SPOOL_BYTES, spool
 from loadtest.rig.stack import Stack
 from tagmill.config import load
 from tagmill.fleet import clusters
@@ -53,3 +56,17 @@ def test_good_lines_are_stored_and_bad_ones_refused_each_for_itself(stack: Stack
 
     (last,) = imported(b"")
     assert last["summary"]["lines"] == 0
+
+
+def test_verdicts_leave_memory_before_the_last_one_is_there() -> None:
+    with tempfile.SpooledTemporaryFile(SPOOL_BYTES) as file:
+        spooled: Any = file
+        is_rolled = []
+
+        def answers() -> Iterator[bytes]:
+            for _ in range(3):
+                is_rolled.append(spooled._rolled)
+                yield b"x" * (SPOOL_BYTES - 1)
+
+        spool(answers(), spooled)
+        assert is_rolled == [False, False, True]

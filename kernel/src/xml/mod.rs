@@ -9,10 +9,12 @@ mod decode;
 mod doctype;
 mod namespaces;
 mod parser;
+mod plain;
 mod sink;
 mod tags;
 mod text;
 
 pub use decode::decode;
 pub use parser::{MAX_DEPTH, parse};
+pub use plain::is_plain;
 pub use sink::{Attribute, QName, Sink};

@@ -220,7 +220,8 @@ impl<'a> Parser<'a> {
             }
             _ => {
                 self.flush(sink)?;
-                let recallable = self.scope.is_empty() && self.open.len() + LOW < MAX_DEPTH;
+                let recallable =
+                    S::RECALLS && self.scope.is_empty() && self.open.len() + LOW < MAX_DEPTH;
                 if recallable
                     && let Some(markup) = self.whole_element()
                     && let Some(levels) = sink.recall(markup)

@@ -26,6 +26,8 @@ pub struct Attribute<'a> {
 pub trait Sink {
     /// The error of the sink; a refused document becomes one too.
     type Error: From<DocumentRefused>;
+    /// Whether it may know elements by how they are written.
+    const RECALLS: bool = true;
     /// A start tag with all its attributes.
     fn start(&mut self, name: QName<'_>) -> Result<(), Self::Error>;
     /// An attribute of the element just started.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +28,7 @@ HOSTNAME_LENGTH = 255
 class Upload:
     """`cluster`: name or uuid; None leaves the node where it is, and puts a new one into the only
     cluster. `hostname` and `kind`: None leaves them. `probes`: XML by probe; None deletes it.
+    Text is taken as the same document in UTF-8.
     `expects` sees the node (a writes.Stored), or None, under the locks that the change takes, and
     raises where it is not the one that was meant."""
 
@@ -34,7 +36,7 @@ class Upload:
     cluster: str | None = None
     hostname: str | None = None
     kind: str | None = None
-    probes: Mapping[str, bytes | None] = field(default_factory=dict)
+    probes: Mapping[str, bytes | str | None] = field(default_factory=dict)
     expects: Callable[[Any], None] | None = None
 
 
@@ -62,13 +64,14 @@ class CheckedDocument:
     probe: str
     unparsed: Unparsed
 
-    def parse(self) -> None:
+    def parse(self, surely: Container[bytes] = ()) -> None:
         """Raises InvalidDocument (with line and column) and TooLarge. What has the digest of a
-        stored document was parsed when that was stored."""
-        try:
-            self.unparsed.check()
-        except DocumentError as error:
-            raise _invalid(error, self.probe) from None
+        stored document was parsed when that was stored; `surely`: as `surely_parsed` found."""
+        if self.digest not in surely:
+            try:
+                self.unparsed.check()
+            except DocumentError as error:
+                raise _invalid(error, self.probe) from None
         limit = self.unparsed.limits.bytes
         if self.size > limit:
             # The document was within the limit in its own encoding, and is longer in UTF-8.
@@ -87,12 +90,26 @@ class CheckedUpload:
     upload: Upload
     documents: Mapping[str, CheckedDocument | None]
 
-    def parse(self, stored: Mapping[str, bytes]) -> None:
-        """Parse the documents that are not among those stored for the node, of which these are the
-        digests by probe. Raises as CheckedDocument."""
+    def changed(self, stored: Mapping[str, bytes]) -> Iterator[CheckedDocument]:
+        """The documents that are not among those stored for the node, of which these are the
+        digests by probe."""
         for probe, document in self.documents.items():
             if document is not None and stored.get(probe) != document.digest:
-                document.parse()
+                yield document
+
+    def parse(self, stored: Mapping[str, bytes], surely: Container[bytes] = ()) -> None:
+        """Parse what is changed. Raises as CheckedDocument."""
+        for document in self.changed(stored):
+            document.parse(surely)
+
+
+def surely_parsed(found: Sequence[CheckedDocument]) -> frozenset[bytes]:
+    """The digests of those which surely parse: all are looked at together, without lxml."""
+    if not found:
+        return frozenset()
+    texts = [document.xml for document in found]
+    answers = documents.surely_parse(texts, found[0].unparsed.limits)
+    return frozenset(item.digest for item, is_sure in zip(found, answers, strict=True) if is_sure)
 
 
 def check(upload: Upload) -> CheckedUpload:
@@ -129,7 +146,7 @@ def check(upload: Upload) -> CheckedUpload:
     return CheckedUpload(upload, found)
 
 
-def _document(probe: str, data: bytes | None) -> CheckedDocument | None:
+def _document(probe: str, data: bytes | str | None) -> CheckedDocument | None:
     if not PROBE.fullmatch(probe):
         raise Invalid(
             "a probe's name is 1 to 64 lower-case letters, digits, dashes or underscores, "
@@ -139,9 +156,7 @@ def _document(probe: str, data: bytes | None) -> CheckedDocument | None:
     if data is None:
         return None
     config = load()
-    limits = documents.Limits(
-        bytes=config.document_bytes, depth=config.document_depth, nodes=config.document_nodes
-    )
+    limits = _limits(config.document_bytes, config.document_depth, config.document_nodes)
     try:
         unparsed = documents.unparsed(data, limits)
     except DocumentTooLarge as error:
@@ -151,6 +166,11 @@ def _document(probe: str, data: bytes | None) -> CheckedDocument | None:
     xml = unparsed.kept()
     encoded = xml.encode()
     return CheckedDocument(xml, len(encoded), document_digest(encoded), probe, unparsed)
+
+
+@functools.lru_cache(maxsize=4)
+def _limits(size: int, depth: int, nodes: int) -> documents.Limits:
+    return documents.Limits(bytes=size, depth=depth, nodes=nodes)
 
 
 def _invalid(error: DocumentError, probe: str) -> InvalidDocument:

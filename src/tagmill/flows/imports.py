@@ -1,31 +1,39 @@
-"""Bulk upload: NDJSON lines in, a verdict for each out, in constant memory."""
+"""Bulk upload: NDJSON lines in, a verdict for each out, in constant memory.
+
+While the database stores some lines, the next ones are read and checked by another thread.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+import contextlib
+import threading
+from collections.abc import Generator, Iterable, Iterator
+from queue import SimpleQueue
+from typing import Any, NamedTuple
 
 import orjson
 
 from tagmill.config import load
 from tagmill.errors import Invalid, TagmillError, TooLarge
-from tagmill.fleet.documents import Upload
+from tagmill.fleet.documents import CheckedUpload, Upload, check
 from tagmill.flows import ingest
 
-# One transaction holds at most this much: its locks last well under a second.
-CHUNK_LINES = 256
-CHUNK_BYTES = 4 * 1024 * 1024
+# One transaction holds at most this much: its locks last well under a second. As much is checked
+# meanwhile.
+MAX_LINES = 256
+MAX_BYTES = 4 * 1024 * 1024
 FIELDS = ("system_id", "cluster", "hostname", "kind", "probes")
+# The thread that reads and checks lines.
+AHEAD = "import-ahead"
+_KNOWN = frozenset(FIELDS)
 
 
-@dataclass(frozen=True)
-class _Line:
-    """`upload` or `error`, never both."""
+class _Line(NamedTuple):
+    """`checked` or `error`, never both."""
 
     number: int
     system_id: str | None
-    upload: Upload | None = None
+    checked: CheckedUpload | None = None
     error: TagmillError | None = None
 
 
@@ -34,8 +42,40 @@ def import_lines(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     verdict `{"line" (from 1), "system_id", "outcome", "rev"?, "settled"?, "error"?: {"code",
     "detail", ...}}`.
 
-    Blank lines have none. Good lines are stored whatever the others are.
+    Blank lines have none. Good lines are stored whatever the others are. `lines` is used by one
+    other thread; it may be waiting there still when this ends with an error.
     """
+    with contextlib.closing(_ahead(_chunks(lines))) as chunks:
+        for chunk in chunks:
+            yield from _store(chunk)
+
+
+def _ahead(chunks: Iterator[list[_Line]]) -> Generator[list[_Line], None, None]:
+    """Each is made by a thread of its own, while the one before is used; never more than one."""
+    wanted: SimpleQueue[bool] = SimpleQueue()
+    made: SimpleQueue[list[_Line] | BaseException | None] = SimpleQueue()
+
+    def make() -> None:
+        while wanted.get():
+            try:
+                made.put(next(chunks, None))
+            except BaseException as error:
+                made.put(error)
+
+    threading.Thread(target=make, name=AHEAD, daemon=True).start()
+    try:
+        wanted.put(True)
+        while (chunk := made.get()) is not None:
+            if isinstance(chunk, BaseException):
+                raise chunk
+            wanted.put(True)
+            yield chunk
+    finally:
+        wanted.put(False)
+
+
+def _chunks(lines: Iterable[bytes]) -> Iterator[list[_Line]]:
+    """Lines that are stored together."""
     chunk: list[_Line] = []
     size = 0
     for number, line in enumerate(lines, 1):
@@ -43,10 +83,11 @@ def import_lines(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
             continue
         chunk.append(_parse(number, line))
         size += len(line)
-        if len(chunk) >= CHUNK_LINES or size >= CHUNK_BYTES:
-            yield from _store(chunk)
+        if len(chunk) >= MAX_LINES or size >= MAX_BYTES:
+            yield chunk
             chunk, size = [], 0
-    yield from _store(chunk)
+    if chunk:
+        yield chunk
 
 
 def _parse(number: int, line: bytes) -> _Line:
@@ -65,15 +106,14 @@ def _parse(number: int, line: bytes) -> _Line:
             raise Invalid('a line is an object: {"system_id": ..., "probes": {"lshw": "<xml>"}}')
         if isinstance(given.get("system_id"), str):
             system_id = given["system_id"]
-        return _Line(number, system_id, _upload(given))
+        return _Line(number, system_id, check(_upload(given)))
     except TagmillError as error:
         return _Line(number, system_id, error=error)
 
 
 def _upload(given: dict[str, Any]) -> Upload:
-    unknown = given.keys() - set(FIELDS)
-    if unknown:
-        name = min(unknown)
+    if not given.keys() <= _KNOWN:
+        name = min(given.keys() - _KNOWN)
         raise Invalid(f"unknown field {name!r}; known: {', '.join(FIELDS)}", field=name)
     if "system_id" not in given:
         raise Invalid("system_id is missing", field="system_id")
@@ -90,19 +130,21 @@ def _upload(given: dict[str, Any]) -> Upload:
         cluster=given.get("cluster"),
         hostname=given.get("hostname"),
         kind=given.get("kind"),
-        probes={probe: None if xml is None else xml.encode() for probe, xml in probes.items()},
+        probes=probes,
     )
 
 
 def _store(chunk: list[_Line]) -> Iterator[dict[str, Any]]:
-    verdicts = iter(ingest.store([line.upload for line in chunk if line.upload]))
+    verdicts = iter(ingest.store_checked([line.checked for line in chunk if line.checked]))
     for line in chunk:
-        if line.upload is None:
+        if line.checked is None:
             yield _answer(line, "refused", None, line.error)
         else:
             verdict = next(verdicts)
             answer = _answer(line, verdict.outcome, verdict.rev, verdict.error)
-            yield answer if verdict.settled is None else {**answer, "settled": verdict.settled}
+            if verdict.settled is not None:
+                answer["settled"] = verdict.settled
+            yield answer
 
 
 def _answer(

@@ -24,7 +24,7 @@ from tagmill.errors import (
     TagmillError,
 )
 from tagmill.fleet import clusters
-from tagmill.fleet.documents import CheckedUpload, Upload, Verdict, check
+from tagmill.fleet.documents import CheckedUpload, Upload, Verdict, check, surely_parsed
 from tagmill.fleet.models import Cluster
 from tagmill.fleet.partitions import ClusterGone, HeldPartitions, reserve
 from tagmill.flows import settling
@@ -32,7 +32,7 @@ from tagmill.flows.settling import Evaluated
 from tagmill.flows.writes import Stored, Writes, check_probes
 from tagmill.work import policy, queue
 
-__all__ = ["Upload", "Verdict", "delete", "store", "store_requests"]
+__all__ = ["Upload", "Verdict", "delete", "store", "store_checked", "store_requests"]
 
 log = structlog.get_logger("tagmill.ingest")
 
@@ -76,6 +76,14 @@ def store(uploads: Sequence[Upload], create: bool | None = None) -> list[Verdict
     for chosen in _rounds(checked):
         verdicts.update(_store(chosen, create))
     return [verdicts[number] for number in range(len(uploads))]
+
+
+def store_checked(checked: Sequence[CheckedUpload]) -> list[Verdict]:
+    """As `store`, for those that were checked before."""
+    verdicts: dict[int, Verdict] = {}
+    for chosen in _rounds(list(enumerate(checked))):
+        verdicts.update(_store(chosen, create=None))
+    return [verdicts[number] for number in range(len(checked))]
 
 
 def store_requests(
@@ -186,11 +194,18 @@ def _try_to_store(
     nodes = _live(system_ids)
     verdicts: dict[int, Verdict] = {}
     changes: dict[int, _Change] = {}
+    surely = surely_parsed(
+        [
+            document
+            for _, checked in chosen
+            for document in checked.changed(_digests(nodes.get(checked.upload.system_id)))
+        ]
+    )
     for number, checked in chosen:
         system_id = checked.upload.system_id
         node = nodes.get(system_id)
         try:
-            checked.parse(node.digests if node else {})
+            checked.parse(_digests(node), surely)
             change = _plan(checked, node, create, chosen_clusters)
         except TagmillError as error:
             verdicts[number] = Verdict(system_id, "refused", error=error)
@@ -205,6 +220,10 @@ def _try_to_store(
         with transaction.atomic():
             verdicts.update(_apply(changes, evaluated))
     return verdicts
+
+
+def _digests(node: Stored | None) -> Mapping[str, bytes]:
+    return node.digests if node else {}
 
 
 def _plan(

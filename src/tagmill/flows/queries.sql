@@ -132,7 +132,7 @@ SELECT n.id, n.system_id, n.hostname, n.kind, n.partition_id, n.slot, n.rev, p.c
        array(SELECT d.digest FROM document d WHERE d.node_id = n.id ORDER BY d.probe)
 FROM node n
 JOIN partition p ON p.id = n.partition_id
-WHERE n.system_id = ANY(%(system_ids)s::text[]) AND n.deleted_at IS NULL
+WHERE n.system_id = ANY(%(system_ids)b::text[]) AND n.deleted_at IS NULL
 
 
 -- name: move_documents
@@ -194,7 +194,7 @@ FOR UPDATE OF e SKIP LOCKED
 UPDATE node
 SET hostname = new.hostname, kind = new.kind, rev = new.rev, digest = new.digest, updated_at = now()
 FROM unnest(
-    %(ids)s::bigint[], %(hostnames)s::text[], %(kinds)s::text[], %(revs)s::bigint[],
+    %(ids)s::bigint[], %(hostnames)b::text[], %(kinds)b::text[], %(revs)s::bigint[],
     %(digests)b::bytea[]
 ) AS new (id, hostname, kind, rev, digest)
 WHERE node.id = new.id
@@ -207,7 +207,7 @@ WHERE node.id = new.id
 INSERT INTO document (node_id, probe, xml, size, digest)
 SELECT node_id, probe, xml, size, digest
 FROM unnest(
-    %(node_ids)s::bigint[], %(probes)s::text[], %(xmls)b::text[], %(sizes)s::int[],
+    %(node_ids)s::bigint[], %(probes)b::text[], %(xmls)b::text[], %(sizes)s::int[],
     %(digests)b::bytea[]
 ) AS new (node_id, probe, xml, size, digest)
 ON CONFLICT (node_id, probe) DO UPDATE

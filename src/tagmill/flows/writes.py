@@ -74,7 +74,7 @@ class Stored:
 def check_probes(checked: CheckedUpload, node: Stored | None) -> None:
     """Raises Invalid where the node would then have too many probes: all its documents go to a
     worker in one page. One that has too many from before may lose some."""
-    if node is None:
+    if node is None or len(node.digests) + len(checked.documents) <= MAX_PROBES:
         return
     count = len(node.digests_after(checked))
     if count > max(MAX_PROBES, len(node.digests)):
