@@ -10,6 +10,7 @@ import structlog
 from django.db import transaction
 
 from tagmill import locks
+from tagmill.audit.acting import Actor, acting
 from tagmill.errors import Invalid
 from tagmill.fleet import incarnation, vocabularies
 from tagmill.fleet.models import Partition
@@ -55,7 +56,8 @@ def complete(worker: Asking, completion: Completion) -> CompletionAnswer:
     another incarnation; then nothing of the completion is applied.
     """
     learnt = _read(worker, completion.results)
-    with transaction.atomic():
+    # The audit names the token by which a tag was published.
+    with acting(lambda: Actor(worker.token_name, "worker")), transaction.atomic():
         partitions = _locked(worker, completion.results)
         failing = {item.expression for part in completion.results for item in part.failures}
         failures.lock(failing)
