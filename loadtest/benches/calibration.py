@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -178,10 +178,6 @@ class Calibration:
         return self._evaluator == "kernel"
 
     def _result(self) -> dict[str, Any]:
-        # As one machine of one speed would have measured it: the fit's own errors are then those
-        # of its units.
-        pace = statistics.median(item.used.yardstick for item in self._seen)
-        self._seen[:] = [replace(item, used=item.used.at(pace)) for item in self._seen]
         seconds = {process: self._fit.seconds(process) for process in DEPENDS}
         for process, cost in self._waiting.items():
             seconds[process]["waiting"] = cost
@@ -195,7 +191,6 @@ class Calibration:
             "partition_slots": config.load().partition_slots,
             "batch_nodes": min(config.load().batch_nodes, int(parser_defaults()["batch_nodes"])),
             "overlap": True,
-            "yardstick_seconds": round(pace, 6),
             "fixed_seconds": round(self._fit.fixed(), 4),
             "seconds": {
                 process: {unit: float(f"{cost:.4g}") for unit, cost in table.items() if cost}
@@ -222,14 +217,12 @@ class Calibration:
 
 
 def middle(runs: Sequence[Usage]) -> Usage:
-    """The run of which the CPU seconds, measured by its yardstick, are the (lower) median."""
-    return sorted(runs, key=lambda run: run.cpu_total / run.yardstick)[(len(runs) - 1) // 2]
+    """The run of which the CPU seconds are the (lower) median."""
+    return sorted(runs, key=lambda run: run.cpu_total)[(len(runs) - 1) // 2]
 
 
 HOW = {
     "seconds": "CPU seconds by process over rebuilds by one worker, fitted by least squares",
-    "yardstick_seconds": "a fixed computation's CPU seconds beside the rebuilds, in the median: "
-    "how fast the machine was; every rebuild's figures are those of that speed",
     "search": "an evaluation of a definition that goes through the document: all but the first 8",
     "own_byte": "a byte of those that are left where a batch of documents is compressed",
     "waiting": "the query of a lease's candidates, at two lengths of the queue",

@@ -3,8 +3,7 @@
 Both predict each of the sweep's rows: one API server, the row's workers, and the database, all on
 one machine's cores. The worst row decides, since a plan is made for one fleet, not for a mean of
 fleets. Rows whose batches are smaller than those of the calibration are left out: unit costs are
-of one batch size. A prediction is for the speed that the machine had at that row, by the yardsticks
-of both measurements. Where other processes had a part of the machine, time says nothing: there CPU
+of one batch size. Where other processes had a part of the machine, time says nothing: there CPU
 seconds alone are judged.
 """
 
@@ -97,7 +96,6 @@ def _row(row: Mapping[str, Any], sweep: Mapping[str, Any]) -> Row:
     found = {name: row[name] for name in NEEDED}
     found |= {name: row[name] if name in row else sweep[name] for name in OF_A_FLEET}
     found |= {"sent_bytes": row.get("sent_bytes", 0), "others": row.get("others", 0.0)}
-    found |= {costs.YARDSTICK: row.get(costs.YARDSTICK)}
     found["name"] = (
         f"{found['profile']}, {found['tags']} tags, {found['state']}, {found['workers']} workers"
     )
@@ -116,25 +114,16 @@ def _predict(unit: costs.Costs, demand: Demand, row: Row, cores: int, seed: int)
     deployment = Deployment(row["workers"], 1, cores, machine_cores=cores)
     predicted = predict(unit, demand, deployment)
     simulated = simulate(unit, demand, deployment, seed)
-    pace = _pace(unit, row)
-    cpu = pace * sum(cpu_seconds(unit, demand, row["workers"]).values())
+    cpu = sum(cpu_seconds(unit, demand, row["workers"]).values())
     row |= {
-        "pace": round(pace, 4),
-        "formula_seconds": round(predicted.seconds * pace, 4),
-        "simulated_seconds": round(simulated.seconds * pace, 4),
+        "formula_seconds": round(predicted.seconds, 4),
+        "simulated_seconds": round(simulated.seconds, 4),
         "formula_cpu_seconds": round(cpu, 4),
         "bottleneck": predicted.bottleneck,
-        "formula_error": _error(predicted.seconds * pace, row["seconds"]),
-        "simulation_error": _error(simulated.seconds * pace, row["seconds"]),
+        "formula_error": _error(predicted.seconds, row["seconds"]),
+        "simulation_error": _error(simulated.seconds, row["seconds"]),
         "cpu_error": _error(cpu, row["cpu_seconds_total"]),
     }
-
-
-def _pace(unit: costs.Costs, row: Row) -> float:
-    """How many times longer the machine took for the same at this row than at the calibration."""
-    if not row[costs.YARDSTICK] or not unit.yardstick_seconds:
-        return 1.0
-    return float(row[costs.YARDSTICK]) / unit.yardstick_seconds
 
 
 def _with(rows: Sequence[Row], **wanted: object) -> list[Row]:
@@ -176,7 +165,6 @@ class CheckBench(Bench):
             "simulation",
             "CPU s",
             "formula's",
-            "pace",
             "others",
             "bottleneck",
         )
@@ -191,7 +179,6 @@ class CheckBench(Bench):
                 f"{row['simulated_seconds']:.3f} ({row['simulation_error']:.0%})",
                 f"{row['cpu_seconds_total']:.3f}",
                 f"{row['formula_cpu_seconds']:.3f} ({row['cpu_error']:.0%})",
-                f"{row['pace']:.2f}",
                 f"{row['others']:.0%}",
                 row["bottleneck"],
             )

@@ -108,7 +108,6 @@ class Measured:
                 for name in ("server", "worker")
             },
             "others": round(statistics.median(run.others for run in self.runs), 3),
-            "yardstick_seconds": statistics.median(run.yardstick for run in self.runs),
             "runs": len(self.runs),
         }
 

@@ -179,7 +179,10 @@ def queue(costs: Costs, demand: Demand, deployment: Deployment) -> Queue:
     """All workers lease at the start, and complete at the end, at once."""
     partitions, made = costs.partitions(demand), shared(costs, demand, deployment.workers)
     crowd = min(deployment.workers, made.leases)
-    size = min(demand.nodes / partitions, costs.batch_nodes)
+    # Reading ahead begins with the second partition: the first one is there before anything of it
+    # is evaluated.
+    each = demand.nodes / partitions
+    size = each if costs.overlap else min(each, costs.batch_nodes)
     fetch = lease_units(made.first, partitions) | fetch_units(demand, size)
     complete = completion_units(demand.tags, last_completed(costs, demand, deployment.workers))
     waiting, alone = {}, {}

@@ -26,7 +26,6 @@ UNITS = (
     *("cold_node", "cold_byte", "cold_own_byte"),
 )
 Units = dict[str, float]
-YARDSTICK = "yardstick_seconds"
 
 
 def units(demand: Demand, partitions: int, leases: float, waiting: float) -> Units:
@@ -99,8 +98,7 @@ class Costs:
     fetched, then evaluated. `utilisation` is the share of its capacity
     that a plan gives to each process. `queues`: a plan adds servers where workers would queue for
     them; without it, only the work is counted. `profiles[name]`: document bytes, variety and
-    more of the generator's profiles, as they were measured. `yardstick_seconds`: how fast the
-    machine was meanwhile (`loadtest/rig/yardstick.py`), None where nobody looked.
+    more of the generator's profiles, as they were measured.
     """
 
     name: str
@@ -114,7 +112,6 @@ class Costs:
     bytes: Mapping[str, float]
     utilisation: Mapping[str, float]
     profiles: Mapping[str, Mapping[str, float]]
-    yardstick_seconds: float | None = None
 
     def partitions(self, demand: Demand) -> int:
         return -(-demand.nodes // self.partition_slots)
@@ -155,7 +152,6 @@ def build(value: Mapping[str, Any], source: str) -> Costs:
             fixed_seconds=float(value["fixed_seconds"]),
             seconds=seconds,
             bytes={name: float(size) for name, size in value["bytes"].items()},
-            yardstick_seconds=float(yardstick) if (yardstick := value.get(YARDSTICK)) else None,
             utilisation={name: float(value["utilisation"][name]) for name in PROCESSES},
             profiles={
                 name: {key: float(size) for key, size in sizes.items()}

@@ -8,7 +8,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from django.db.models.functions import Now
 
 from api import tokens
 from api.roles import Role
-from loadtest.rig import processes, yardstick
+from loadtest.rig import processes
 from loadtest.rig.http import Api
 from loadtest.rig.stack import Stack, StackError, free_port, running
 from tagmill import config
@@ -33,8 +33,6 @@ PATIENCE_SECONDS = 900
 MAX_SETTLING = 3
 WARM_REBUILDS = 5
 WARM_SECONDS = 5.0
-# For so long a yardstick holds.
-MOMENT_SECONDS = 0.1
 # A notification that was missed delays the next look by this much.
 LOOK_SECONDS = 0.25
 
@@ -53,7 +51,7 @@ SELECT count(*)
 class Usage:
     """What one rebuild used. `cpu_seconds` and `memory_bytes` (peaks) by process; `round_trips`
     by route; `batch_bytes` as sent. `others`: the share of the machine that processes other than
-    these had meanwhile. `yardstick`: CPU seconds of a fixed computation, before and after."""
+    these had meanwhile."""
 
     seconds: float
     cpu_seconds: dict[str, float]
@@ -61,17 +59,6 @@ class Usage:
     batch_bytes: int
     memory_bytes: dict[str, int] = field(default_factory=dict)
     others: float = 0.0
-    yardstick: float = 1.0
-
-    def at(self, yardstick: float) -> Usage:
-        """What it would have used while the machine was as fast as that yardstick says."""
-        pace = yardstick / self.yardstick
-        return replace(
-            self,
-            seconds=self.seconds * pace,
-            cpu_seconds={name: spent * pace for name, spent in self.cpu_seconds.items()},
-            yardstick=yardstick,
-        )
 
     @property
     def cpu_total(self) -> float:
@@ -155,8 +142,6 @@ class Running:
         self.rig = rig
         self.stack = stack
         self.api = api
-        self._yardstick = (-math.inf, 0.0)
-        """When the last one was measured, and what it said."""
 
     def settle(self) -> None:
         """Until every tag is published and every match of it is fresh."""
@@ -179,7 +164,6 @@ class Running:
         """One rebuild, or the mean of several (of their times the median): CPU time is counted in
         steps of 10 ms, which is more than some processes need for a warm one."""
         roots = self._roots()
-        measured = self._pace()
         before, counted = processes.cpu_seconds(roots), self._counters()
         began, busy = time.perf_counter(), processes.busy_seconds()
         seconds = [self.rebuild(names) for _ in range(times)]
@@ -195,17 +179,7 @@ class Running:
             batch_bytes=batch_bytes,
             memory_bytes=peaks(self.stack.pids()),
             others=max(0.0, busy - sum(cpu.values())) / (lasted * (os.cpu_count() or 1)),
-            yardstick=round((measured + self._pace()) / 2, 6),
         )
-
-    def _pace(self) -> float:
-        """How fast the machine is now. What ends one measurement begins the next, where that
-        follows at once."""
-        at, found = self._yardstick
-        if time.perf_counter() - at > MOMENT_SECONDS:
-            found = yardstick.measure()
-            self._yardstick = time.perf_counter(), found
-        return found
 
     def measure_warm(self, names: Sequence[str]) -> Usage:
         """Rebuilds in which no batch is sent: a worker may first be given what another one holds.

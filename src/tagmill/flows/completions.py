@@ -9,6 +9,7 @@ from typing import NamedTuple
 from django.db import transaction
 
 from tagmill import locks
+from tagmill.audit.acting import Actor, acting
 from tagmill.fleet import incarnation, vocabularies
 from tagmill.fleet.models import Partition
 from tagmill.flows import answers
@@ -48,7 +49,8 @@ def complete(worker: Asking, completion: Completion) -> CompletionAnswer:
     """
     learnt = _read(worker, completion.results)
     answered = answers.read(completion)
-    with transaction.atomic():
+    # The audit names the token by which a tag was published.
+    with acting(lambda: Actor(worker.token_name, "worker")), transaction.atomic():
         partitions = _locked(worker, completion.results)
         failing = {item.expression for part in completion.results for item in part.failures}
         failures.lock(failing)

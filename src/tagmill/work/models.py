@@ -76,6 +76,10 @@ class Worker(models.Model):
     )
 
     @property
+    def token_name(self) -> str:
+        return self.token.name
+
+    @property
     def cluster_ids(self) -> list[int] | None:
         """The clusters that it may answer for; None: all, also those made later."""
         if self.token.all_clusters:

@@ -68,6 +68,8 @@ class Asking(Protocol):
     @property
     def name(self) -> str: ...
     @property
+    def token_name(self) -> str: ...
+    @property
     def cluster_ids(self) -> list[int] | None: ...
 
 
@@ -77,6 +79,7 @@ class Caller(NamedTuple):
     id: int
     uuid: UUID
     name: str
+    token_name: str
     cluster_ids: list[int] | None
     leases: list[UUID]
 
@@ -110,7 +113,9 @@ def call(token: str, worker: UUID) -> Caller | None:
         return None
     if found.worker is None or found.uuid is None or found.name is None:
         raise WorkerGone("no such worker: register again")
-    return Caller(found.worker, found.uuid, found.name, found.cluster_ids, found.leases)
+    return Caller(
+        found.worker, found.uuid, found.name, found.known_as, found.cluster_ids, found.leases
+    )
 
 
 def _is_good(
