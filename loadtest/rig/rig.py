@@ -17,7 +17,7 @@ from urllib.request import urlopen
 import psutil
 import psycopg
 from django.contrib.auth.models import User
-from django.db.models.functions import Now
+from django.contrib.postgres.functions import TransactionNow
 
 from api import tokens
 from api.roles import Role
@@ -218,7 +218,8 @@ class Running:
 def forget_workers() -> None:
     """Workers that were stopped count among those who share the work until a lease's time has
     passed: leases would be smaller than those of a stack alone."""
-    Worker.objects.update(last_heartbeat=Now() - timedelta(seconds=config.load().lease_seconds))
+    lease = timedelta(seconds=config.load().lease_seconds)
+    Worker.objects.update(last_heartbeat=TransactionNow() - lease)
 
 
 def peaks(roots: Mapping[str, int]) -> dict[str, int]:

@@ -17,7 +17,11 @@ DISPLAY = "//node[@class='display']"
 NVIDIA = "//node[@class='display']/vendor[contains(.,'NVIDIA')]"
 COUNT = "count(//node[@class='network']) > 2"
 # Each of the nested counts is over every element: a document of 400 takes hours.
-RUNAWAY = "count(//*[count(//*[count(//*[count(//*[count(//*) > 1]) > 1]) > 1]) > 1]) > 1"
+# Each element looks at all that follow it, one by one, and so do these, and these.
+RUNAWAY = (
+    "count(//*[count(following::*[count(following::*[count(following::*[position() mod 2 = 1])"
+    " > 9999]) > 9999]) > 9999]) > 1"
+)
 EVALUATORS = ["lxml", *(["kernel"] if base.has_kernel() else [])]
 
 

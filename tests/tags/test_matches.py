@@ -174,14 +174,14 @@ def test_equal_definitions_share_an_expression_and_its_matches(partition: Partit
 def test_stale_is_what_has_no_match_at_the_partitions_rev(
     expression: Expression, partition: Partition
 ) -> None:
-    assert staleness.stale([partition.id]) == [(partition.id, expression.id, None, False)]
+    assert staleness.stale([partition.id]) == [(partition.id, expression.id, None, False, False)]
     apply(expression, partition, 8, ())
-    assert staleness.stale([partition.id]) == [(partition.id, expression.id, 8, False)]
+    assert staleness.stale([partition.id]) == [(partition.id, expression.id, 8, False, False)]
     assert staleness.stale_partitions() == [partition.id]
     apply(expression, partition, 9, ())
     assert staleness.stale([partition.id]) == [] == staleness.stale_partitions()
     put("a", xml=BARE)
-    assert staleness.stale([partition.id]) == [(partition.id, expression.id, 9, False)]
+    assert staleness.stale([partition.id]) == [(partition.id, expression.id, 9, False, False)]
 
 
 def test_what_nothing_names_is_not_stale_but_a_live_preview_is(
