@@ -16,7 +16,7 @@ from tagmill import database
 from tagmill.config import load
 from tagmill_wire import collector
 from tests.support import template
-from tests.support.sql import execute, filled_tables
+from tests.support.sql import empty
 
 # The same cases at each run, however busy the machine is; the long proofs draw others.
 hypothesis.register_profile("repeatable", derandomize=True, deadline=None, database=None)
@@ -72,7 +72,7 @@ def _empty(_: TransactionTestCase) -> None:
     groups anew, which takes more than most of these tests; and it knows no table of the queue."""
     with transaction.atomic():
         # Foreign keys are looked at when the transaction commits, so that any order will do.
-        execute("; ".join(f"DELETE FROM {name}" for name in filled_tables()))
+        empty()
 
 
 @pytest.fixture
