@@ -105,8 +105,8 @@ fn the_length_of_an_expression_costs_steps() {
     let different: String = (0..1000).map(|n| format!("<z s='{n}'/>")).collect();
     let alone = format!("//z[{}]", "./".repeat(400) + "y");
     assert!(interpreter_is_stopped(&list("", &different), &alone, 300_000), "{alone}");
-    // Without any `y` there is nothing to look for.
-    assert!(!is_stopped(&list("", &different), &alone, 10_000), "{alone}");
+    // Few documents are walked.
+    assert!(is_stopped(&list("", &different), &alone, 10_000), "{alone}");
     let named = format!("//z[{}@s = 'x']", "self::*/".repeat(400));
     assert!(is_stopped(&list("", &different), &named, 300_000), "{named}");
 }
