@@ -6,21 +6,12 @@
 from __future__ import annotations
 
 from random import Random
+from typing import get_args
 
-AXES = (
-    "ancestor",
-    "ancestor-or-self",
-    "attribute",
-    "child",
-    "descendant",
-    "descendant-or-self",
-    "following",
-    "following-sibling",
-    "parent",
-    "preceding",
-    "preceding-sibling",
-    "self",
-)
+from tagmill_expressions.syntax import Axis
+
+# The kernel leaves the namespace axis to lxml.
+AXES = tuple(axis for axis in get_args(Axis) if axis != "namespace")
 COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
 NAMES = (
     *("node", "node", "node", "size", "capacity", "vendor", "product", "description", "setting"),

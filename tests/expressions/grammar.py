@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from hypothesis import strategies as st
 from lxml import etree
+
+from tagmill_expressions.syntax import Axis
 
 NAMESPACES = {"p": "urn:p"}
 
@@ -16,21 +20,7 @@ DOCUMENTS = [
     )
 ]
 
-_AXES = [
-    "ancestor",
-    "ancestor-or-self",
-    "attribute",
-    "child",
-    "descendant",
-    "descendant-or-self",
-    "following",
-    "following-sibling",
-    "namespace",
-    "parent",
-    "preceding",
-    "preceding-sibling",
-    "self",
-]
+_AXES = get_args(Axis)
 _NAMES = ["a", "b", "id", "node", "div", "and", "p:a", "p:*", "*", "x-y", "text", "count", "é"]
 _KINDS = ["node()", "text ()", "comment( )", "processing-instruction('pi')"]
 _SPACE = st.sampled_from(["", "", " ", "\n\t"])

@@ -5,11 +5,14 @@
 //! to a new store once the dead ones may outnumber them.
 
 mod builder;
+mod census;
 mod compose;
 mod file;
 mod recall;
+mod skeleton;
 mod store;
 
+pub use skeleton::Skeleton;
 pub use store::{Child, DOCUMENT, Element, ElementId, Name, NameId, PairId, Store};
 
 use crate::error::{ImageError, PutError};
@@ -31,6 +34,8 @@ pub struct PartitionImage {
     documents: usize,
     /// Documents replaced or removed since the store was new.
     retired: usize,
+    /// Forgotten by every change.
+    skeleton: skeleton::Lazy,
 }
 
 impl PartitionImage {
@@ -58,6 +63,7 @@ impl PartitionImage {
             EMPTY => self.documents += 1,
             _ => self.retired += 1,
         }
+        self.skeleton = skeleton::Lazy::default();
         self.compact_when_due()?;
         Ok(())
     }
@@ -69,6 +75,7 @@ impl PartitionImage {
                 *root = EMPTY;
                 self.documents -= 1;
                 self.retired += 1;
+                self.skeleton = skeleton::Lazy::default();
                 true
             }
             _ => false,
@@ -101,9 +108,21 @@ impl PartitionImage {
         &self.store
     }
 
+    /// What the documents have in common, where that is worth knowing and was asked for before.
+    pub fn skeleton(&self) -> Option<&Skeleton> {
+        self.skeleton.get(|| {
+            let mut documents: Vec<_> = self.slots().map(|(_, document)| document).collect();
+            documents.sort_unstable();
+            Skeleton::of(&self.store, &documents)
+        })
+    }
+
     /// Bytes in memory, indexes included.
     pub fn nbytes(&self) -> usize {
-        self.store.nbytes() + self.recall.nbytes() + self.roots.capacity() * 4
+        self.store.nbytes()
+            + self.recall.nbytes()
+            + self.roots.capacity() * 4
+            + self.skeleton.nbytes()
     }
 
     fn compact_when_due(&mut self) -> Result<(), ImageError> {

@@ -21,6 +21,7 @@ pub type PairId = u32;
 /// The name of the row that stands for a document: its children are the root and what surrounds it.
 pub const DOCUMENT: NameId = 0;
 const NONE: u32 = u32::MAX;
+const XML_URI: &str = "http://www.w3.org/XML/1998/namespace";
 /// Two bits of a packed child say what it is.
 const MAX_ID: u32 = u32::MAX >> 2;
 
@@ -145,6 +146,12 @@ impl Store {
     #[inline]
     pub fn pair(&self, id: PairId) -> (NameId, StrId) {
         self.pairs[id as usize]
+    }
+
+    /// Whether a name is `xml:lang`.
+    pub fn is_language(&self, id: NameId) -> bool {
+        let name = self.names[id as usize];
+        self.strings.get(name.local) == "lang" && self.strings.get(name.uri) == XML_URI
     }
 
     /// How many attributes and instructions there are.

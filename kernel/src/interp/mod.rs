@@ -13,8 +13,6 @@ use crate::xpath::bound::BoundName;
 use crate::xpath::ir::{NameKind, NodeSet};
 use crate::xpath::text;
 
-const XML_URI: &str = "http://www.w3.org/XML/1998/namespace";
-
 /// The context of a whole expression: the document's root element, as lxml has it.
 pub fn outermost(tree: &Tree) -> Context<Node> {
     let is_root = |&node: &Node| tree.row(node).parent == 0 && tree.row(node).kind == Kind::Element;
@@ -91,8 +89,7 @@ impl<'a> Evaluator<'a> for Interpreter<'a, '_> {
             let first_child = self.tree.first_child(node);
             self.budget.spend((first_child - node) as usize)?;
             for row in self.tree.rows(node + 1, first_child) {
-                let name = self.store.names()[row.name as usize];
-                if strings.get(name.local) == "lang" && strings.get(name.uri) == XML_URI {
+                if self.store.is_language(row.name) {
                     return Ok(text::is_language(strings.get(row.value), wanted));
                 }
             }

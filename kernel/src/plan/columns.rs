@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use crate::budget::Budget;
 use crate::eval::{Context, Evaluated, Evaluator};
-use crate::image::{Child, ElementId, Store};
+use crate::image::{Child, ElementId, Skeleton, Store};
 use crate::interp::{Interpreter, outermost};
 use crate::tree::{Keep, Node, Tree, Whole};
 use crate::xpath::bound::BoundName;
@@ -25,6 +25,9 @@ use super::texts::Texts;
 /// documents and a look at all anchors needs no better guess.
 const WALK: usize = 150;
 
+/// One element of so many documents is looked up rather than what the documents have in common.
+const SELECTIVE: usize = 16;
+
 /// So few documents are walked through: what tables and marks of all elements cost does not pay.
 pub(super) const FEW: usize = 8;
 
@@ -33,6 +36,14 @@ pub struct Columns<'a> {
     pub(super) local: Local<'a>,
     pub(super) texts: Texts<'a>,
     tree: RefCell<Tree>,
+    /// What the documents have in common, and the columns over it.
+    pub(super) common: Option<Common<'a>>,
+}
+
+/// A skeleton, and columns over it.
+pub struct Common<'a> {
+    pub skeleton: &'a Skeleton,
+    pub columns: Box<Columns<'a>>,
 }
 
 /// A path that can be answered without expanding documents.
@@ -44,7 +55,19 @@ pub struct DocumentPath<'a> {
 impl<'a> Columns<'a> {
     pub fn new(store: &'a Store, names: &'a [BoundName], budget: &'a Budget) -> Self {
         let local = Local { store, names, budget };
-        Columns { local, texts: Texts::new(local), tree: RefCell::default() }
+        Columns { local, texts: Texts::new(local, &[]), tree: RefCell::default(), common: None }
+    }
+
+    /// As `new`, of a store whose documents have a skeleton.
+    pub fn over(mut self, skeleton: &'a Skeleton) -> Self {
+        let Local { names, budget, .. } = self.local;
+        let mut columns = Columns::new(skeleton.store(), names, budget);
+        if let Some(next) = skeleton.next() {
+            columns = columns.over(next);
+        }
+        self.texts = Texts::new(self.local, skeleton.lengths());
+        self.common = Some(Common { skeleton, columns: Box::new(columns) });
+        self
     }
 
     /// The boolean of each document.
@@ -60,6 +83,19 @@ impl<'a> Columns<'a> {
                 let (a, b) = (self.num(a, documents)?, self.num(b, documents)?);
                 Ok(zip(a, b, |a, b| cmp.numbers(a, b)))
             }
+            _ if self.common.is_some() && !self.is_selective(expr, documents)? => {
+                let needs = Needs::of_bool(expr);
+                self.in_common(&needs, documents, &|columns, documents| {
+                    columns.leaf(expr, documents)
+                })
+            }
+            _ => self.leaf(expr, documents),
+        }
+    }
+
+    /// An operator that has paths for operands.
+    fn leaf(&self, expr: &'a BoolExpr, documents: &[ElementId]) -> Evaluated<Vec<bool>> {
+        match expr {
             BoolExpr::Texts(..) | BoolExpr::Contains(..) | BoolExpr::StartsWith(..) => {
                 self.compared(expr, documents)
             }
@@ -74,10 +110,25 @@ impl<'a> Columns<'a> {
                 Some(wanted) => self.any(expr, set, ValueTest::Number(*cmp, wanted), documents),
                 None => self.whole_bool(expr, documents),
             },
-            BoolExpr::Text(_) | BoolExpr::SetText(..) | BoolExpr::Sets(..) | BoolExpr::Lang(_) => {
-                self.whole_bool(expr, documents)
-            }
+            _ => self.whole_bool(expr, documents),
         }
+    }
+
+    /// Whether few elements need be looked at.
+    fn is_selective(&self, expr: &'a BoolExpr, documents: &[ElementId]) -> Evaluated<bool> {
+        let (set, goal) = match expr {
+            BoolExpr::Exists(set) => (set, ValueTest::Present),
+            BoolExpr::SetText(false, set, StrExpr::Const(wanted)) => {
+                (set, ValueTest::Equals(wanted))
+            }
+            _ => return Ok(false),
+        };
+        let NodeSet::Path(Start::Root, steps) = set else { return Ok(false) };
+        let Some(split @ Split::Elements(..)) = split(steps) else { return Ok(false) };
+        if !support::steps(steps, Use::Any) {
+            return Ok(false);
+        }
+        Ok(self.search().cost(split, goal)? <= documents.len() / SELECTIVE)
     }
 
     /// Whether string-values of elements with children are read, which are kept by distinct subtree.
@@ -91,10 +142,11 @@ impl<'a> Columns<'a> {
         };
         let tested = needs.tests.iter().filter_map(|(read, _)| match read {
             Read::Element(name) => Some(name),
-            Read::Attribute(_) => None,
+            _ => None,
         });
         match &needs.values {
             Names::All => true,
+            _ if needs.tests.iter().any(|&(read, _)| read == Read::AnyElement) => true,
             Names::Some(names) => names.iter().chain(tested).any(is_deep),
         }
     }
@@ -143,6 +195,22 @@ impl<'a> Columns<'a> {
             NumExpr::Round(rounding, a) => {
                 Ok(map(self.num(a, documents)?, |value| number::round(*rounding, value)))
             }
+            NumExpr::Bool(a) => {
+                Ok(map(self.bool(a, documents)?, |value| f64::from(u8::from(value))))
+            }
+            _ if self.common.is_some() => {
+                let needs = Needs::of_num(expr);
+                self.in_common(&needs, documents, &|columns, documents| {
+                    columns.number(expr, documents)
+                })
+            }
+            _ => self.number(expr, documents),
+        }
+    }
+
+    /// A number that has paths for operands.
+    fn number(&self, expr: &'a NumExpr, documents: &[ElementId]) -> Evaluated<Vec<f64>> {
+        match expr {
             NumExpr::Text(a) | NumExpr::Length(a) => {
                 let is_length = matches!(expr, NumExpr::Length(_));
                 if let StrExpr::First(NodeSet::Path(start, steps)) = &**a
@@ -159,9 +227,6 @@ impl<'a> Columns<'a> {
                 }
                 self.whole_num(expr, documents)
             }
-            NumExpr::Bool(a) => {
-                Ok(map(self.bool(a, documents)?, |value| f64::from(u8::from(value))))
-            }
             NumExpr::Count(set) | NumExpr::Sum(set) => {
                 if self.reads_deep(&Needs::of_num(expr)) {
                     return self.whole_num(expr, documents);
@@ -176,7 +241,7 @@ impl<'a> Columns<'a> {
                     None => self.whole_num(expr, documents),
                 }
             }
-            NumExpr::Position | NumExpr::Last => self.whole_num(expr, documents),
+            _ => self.whole_num(expr, documents),
         }
     }
 

@@ -7,8 +7,10 @@
 //! ([`dag`]), and what that leaves goes to the interpreter, document by document. Either is only asked
 //! about the documents that `and` and `or` have left undecided.
 
+mod agreement;
 mod anchors;
 mod columns;
+mod common;
 mod dag;
 mod explain;
 mod local;
@@ -28,6 +30,9 @@ use crate::xpath::bound::bind;
 
 use columns::Columns;
 pub use explain::explain;
+
+/// Whoever asks about a smaller part of the documents does not care for what all have in common.
+const PART: usize = 4;
 
 /// A bitmap of slots: bit `n % 8`, least significant first, of byte `n / 8`.
 pub type Bitmap = Vec<u8>;
@@ -53,7 +58,12 @@ pub fn evaluate(
     let store = image.store();
     budget.spend(expression.wanted().len() * store.names().len() / 16)?;
     let names = bind(expression.wanted(), store);
-    let columns = Columns::new(store, &names, budget);
+    let mut columns = Columns::new(store, &names, budget);
+    if documents.len() * PART >= image.len()
+        && let Some(skeleton) = image.skeleton()
+    {
+        columns = columns.over(skeleton);
+    }
     let verdicts = columns.bool(expression.root(), &documents)?;
     let mut members = vec![0; image.slot_count().div_ceil(8)];
     for (slot, document) in chosen {

@@ -30,7 +30,10 @@ impl Names {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Read {
     Element(usize),
+    AnyElement,
     Attribute(usize),
+    AnyAttribute,
+    Text,
 }
 
 /// The parts of a document that matter. Ancestors of what matters always do.
@@ -46,6 +49,10 @@ pub struct Needs<'a> {
     pub values: Names,
     /// Attributes whose value matters.
     pub attribute_values: Names,
+    /// Whether values of texts matter.
+    pub text_values: bool,
+    /// Whether `xml:lang` does.
+    pub language: bool,
     /// Tests of values that do not matter otherwise.
     pub tests: Vec<(Read, ValueTest<'a>)>,
     /// Whether texts are nodes that a step may lead to.
@@ -57,11 +64,13 @@ pub struct Needs<'a> {
 /// What the last step of a set leads to, as far as string-values are concerned.
 #[derive(Debug, Clone, Copy)]
 enum Target {
-    /// Texts, comments and instructions: they matter as they are, or not at all.
+    /// Comments and instructions: they matter as they are, or not at all.
     Leaf,
+    Text,
     Attribute(usize),
     AnyAttribute,
     Element(usize),
+    AnyElement,
     Anything,
 }
 
@@ -76,6 +85,8 @@ impl<'a> Needs<'a> {
             bearers: Vec::new(),
             values: none(),
             attribute_values: none(),
+            text_values: false,
+            language: false,
             tests: Vec::new(),
             texts: false,
             others: false,
@@ -151,7 +162,7 @@ impl<'a> Needs<'a> {
             BoolExpr::Lang(a) => {
                 // It looks for xml:lang on every ancestor.
                 self.attributes = Names::All;
-                self.attribute_values = Names::All;
+                self.language = true;
                 self.str(a, at);
             }
         }
@@ -214,20 +225,23 @@ impl<'a> Needs<'a> {
 
     fn read(&mut self, targets: Targets, test: Option<ValueTest<'a>>) {
         for target in targets {
-            match (target, test) {
-                (Target::Leaf, _) => {}
-                (Target::Attribute(name), Some(test)) => {
-                    self.tests.push((Read::Attribute(name), test));
-                }
-                (Target::Element(name), Some(test)) => {
-                    self.tests.push((Read::Element(name), test));
-                }
-                (Target::Attribute(name), None) => self.attribute_values.add(name),
-                (Target::Element(name), None) => self.values.add(name),
-                (Target::AnyAttribute, _) => self.attribute_values = Names::All,
-                (Target::Anything, _) => {
-                    self.values = Names::All;
-                    self.attribute_values = Names::All;
+            let reads: &[Read] = match target {
+                Target::Leaf => &[],
+                Target::Text => &[Read::Text],
+                Target::Attribute(name) => &[Read::Attribute(name)],
+                Target::AnyAttribute => &[Read::AnyAttribute],
+                Target::Element(name) => &[Read::Element(name)],
+                Target::AnyElement => &[Read::AnyElement],
+                Target::Anything => &[Read::AnyElement, Read::AnyAttribute, Read::Text],
+            };
+            for &read in reads {
+                match (read, test) {
+                    (_, Some(test)) => self.tests.push((read, test)),
+                    (Read::Text, None) => self.text_values = true,
+                    (Read::Attribute(name), None) => self.attribute_values.add(name),
+                    (Read::AnyAttribute, None) => self.attribute_values = Names::All,
+                    (Read::Element(name), None) => self.values.add(name),
+                    (Read::AnyElement, None) => self.values = Names::All,
                 }
             }
         }
@@ -324,11 +338,13 @@ impl<'a> Needs<'a> {
 fn target(step: &Step, before: Targets) -> Targets {
     match (step.axis, &step.test) {
         (Axis::SelfNode, Test::Node) => before,
-        (_, Test::Text | Test::Comment | Test::Instruction(_)) => vec![Target::Leaf],
+        (_, Test::Text) => vec![Target::Text],
+        (_, Test::Comment | Test::Instruction(_)) => vec![Target::Leaf],
         (Axis::Attribute, Test::Name(name)) => vec![Target::Attribute(*name)],
         (Axis::Attribute, _) => vec![Target::AnyAttribute],
         // An attribute is no element, whatever its name: `@a/self::a` is empty.
         (_, Test::Name(name)) => vec![Target::Element(*name)],
+        (_, Test::Any | Test::AnyIn(_)) => vec![Target::AnyElement],
         _ => vec![Target::Anything],
     }
 }
@@ -375,7 +391,8 @@ mod tests {
         let compared = needs("//a/b = //c/@d");
         assert!(matches!(compared.values, Names::Some(names) if names.len() == 1));
         assert!(matches!(compared.attribute_values, Names::Some(names) if names.len() == 1));
-        assert_eq!(needs("//a/* = 'x'").values, Names::All);
+        assert_eq!(needs("//a/* = //b").values, Names::All);
+        assert!(needs("//text() = //b").text_values && !needs("//text() = 'x'").text_values);
     }
 
     #[test]

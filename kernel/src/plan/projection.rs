@@ -68,14 +68,23 @@ impl<'a> Projection<'a> {
             }
         };
         budget.spend(store.names().len())?;
+        let tests_any = |any| needs.tests.iter().any(|&(read, _)| read == any);
+        let values = match tests_any(Read::AnyElement) {
+            true => &Names::All,
+            false => &needs.values,
+        };
+        let attribute_values = match needs.language || tests_any(Read::AnyAttribute) {
+            true => &Names::All,
+            false => &needs.attribute_values,
+        };
         let element = |name| Read::Element(name);
         let attribute = |name| Read::Attribute(name);
         Ok(Some(Projection {
             local,
             elements,
             attributes: marked(&needs.attributes, store, names),
-            element_readings: readings(&needs.values, needs, element, store, names),
-            attribute_readings: readings(&needs.attribute_values, needs, attribute, store, names),
+            element_readings: readings(values, needs, element, store, names),
+            attribute_readings: readings(attribute_values, needs, attribute, store, names),
             texts: needs.texts,
             others: needs.others,
         }))

@@ -28,6 +28,8 @@ pub type Fingerprint = (usize, u64);
 /// The string-values of one store's nodes.
 pub struct Texts<'a> {
     pub local: Local<'a>,
+    /// The bytes of each element's string-value, where they are known beforehand.
+    measured: &'a [u32],
     /// One above the bytes of each element's string-value.
     lengths: RefCell<Vec<u32>>,
     /// The polynomial's value for each element, and the base to the power of its length.
@@ -36,9 +38,10 @@ pub struct Texts<'a> {
 }
 
 impl<'a> Texts<'a> {
-    pub fn new(local: Local<'a>) -> Self {
+    pub fn new(local: Local<'a>, measured: &'a [u32]) -> Self {
         Texts {
             local,
+            measured,
             lengths: RefCell::default(),
             polynomials: RefCell::default(),
             kept: RefCell::default(),
@@ -193,6 +196,11 @@ impl<'a> Texts<'a> {
 
     /// The bytes of an element's string-value.
     fn length(&self, id: ElementId) -> Evaluated<usize> {
+        if let Some(&known) = self.measured.get(id as usize)
+            && known != u32::MAX
+        {
+            return Ok(known as usize);
+        }
         if let Some(only) = self.only_text(id) {
             return Ok(only.len());
         }

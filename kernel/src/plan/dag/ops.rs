@@ -15,8 +15,6 @@ use crate::plan::texts::Fingerprint;
 use crate::xpath::ir::{BoolExpr, Cmp, NameKind, NodeSet, NumExpr, StrExpr};
 use crate::xpath::text;
 
-const XML_URI: &str = "http://www.w3.org/XML/1998/namespace";
-
 impl<'a> Dag<'a, '_> {
     pub(super) fn used(&self, set: &'a NodeSet, used: Use, at: Context<Place>) -> Evaluated<Value> {
         self.ask(self.program.entry(set, used), at.node)
@@ -96,9 +94,7 @@ impl<'a> Dag<'a, '_> {
         self.local.budget.spend(store.width(element))?;
         for &pair in store.attributes(element) {
             let (name, value) = store.pair(pair);
-            let name = store.names()[name as usize];
-            if store.strings().get(name.local) == "lang" && store.strings().get(name.uri) == XML_URI
-            {
+            if store.is_language(name) {
                 let value = Cow::Borrowed(store.strings().get(value));
                 return Ok(Some(1 + self.values.borrow_mut().string_code(value)));
             }

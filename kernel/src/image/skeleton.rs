@@ -1,0 +1,267 @@
+//! The documents of an image without what sets each apart.
+//!
+//! A serial number or a host name makes rows of a machine, and all that contain them, rows of its own. A
+//! skeleton is a store in which such values are replaced: one that hardly any document has by the
+//! first such of its place. Machines of one configuration are one document there. Nothing else
+//! differs, so an expression is answered there for all documents whose replaced values it does not
+//! tell from what replaces them.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::census::{Census, Rule};
+use super::store::{Child, ElementId, PairId, Store};
+use crate::error::ImageError;
+use crate::intern::StrId;
+
+/// So many documents are worth a skeleton.
+const MIN_DOCUMENTS: usize = 64;
+const NONE: u32 = u32::MAX;
+
+/// The distinct rows that are left, and what became of those of the image.
+#[derive(Debug, Clone)]
+pub struct Skeleton {
+    store: Store,
+    /// The row of the skeleton for each row of the image; none for those that no document has.
+    rows: Vec<ElementId>,
+    /// The attribute of the skeleton for each attribute.
+    pairs: Vec<PairId>,
+    /// The rows whose string-values may have changed, by bits.
+    changed: Vec<u64>,
+    /// The rows that have a replaced text of their own.
+    replaced: Vec<ElementId>,
+    /// The bytes of each row's string-value in the image.
+    lengths: Vec<u32>,
+    /// What is left of this skeleton by the next rule.
+    next: Option<Box<Skeleton>>,
+}
+
+/// A skeleton that is made when it is asked for the second time: the first question after a change
+/// of the image may be the only one.
+#[derive(Debug, Default)]
+pub(super) struct Lazy {
+    is_asked: AtomicBool,
+    made: OnceLock<Option<Box<Skeleton>>>,
+}
+
+impl Clone for Lazy {
+    fn clone(&self) -> Self {
+        Lazy::default()
+    }
+}
+
+impl Lazy {
+    pub fn get(&self, make: impl FnOnce() -> Option<Skeleton>) -> Option<&Skeleton> {
+        if !self.is_asked.swap(true, Ordering::Relaxed) {
+            return None;
+        }
+        self.made.get_or_init(|| make().map(Box::new)).as_deref()
+    }
+
+    pub fn nbytes(&self) -> usize {
+        self.made.get().and_then(Option::as_ref).map_or(0, |made| made.nbytes())
+    }
+}
+
+impl Skeleton {
+    /// The skeleton of some documents, first without what few of them have, and then without what tells
+    /// those of one structure apart; none where it would not be much smaller.
+    pub(super) fn of(store: &Store, documents: &[ElementId]) -> Option<Self> {
+        if documents.len() < MIN_DOCUMENTS {
+            return None;
+        }
+        let mut first = Self::by(Rule::FEW_HAVE, store, documents);
+        let (store, mut rows) = match &first {
+            Some(first) => {
+                (&first.store, documents.iter().map(|&id| first.row(id)).collect::<Vec<_>>())
+            }
+            None => (store, documents.to_vec()),
+        };
+        rows.sort_unstable();
+        rows.dedup();
+        let second = Self::by(Rule::STRUCTURE_LEAVES_OPEN, store, &rows);
+        match &mut first {
+            Some(first) => first.next = second.map(Box::new),
+            None => first = second,
+        }
+        first
+    }
+
+    fn by(rule: Rule, store: &Store, documents: &[ElementId]) -> Option<Self> {
+        let census = Census::of(rule, store, documents);
+        let made = Builder::new(store, &census).build().ok()?;
+        (made.store.elements().len() * 2 <= census.living()).then_some(made)
+    }
+
+    /// The skeleton of the skeleton.
+    pub fn next(&self) -> Option<&Skeleton> {
+        self.next.as_deref()
+    }
+
+    /// The rows that are left. Names have the numbers that they have in the image.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// What a row became.
+    #[inline]
+    pub fn row(&self, id: ElementId) -> ElementId {
+        self.rows[id as usize]
+    }
+
+    /// What an attribute became.
+    #[inline]
+    pub fn pair(&self, id: PairId) -> PairId {
+        self.pairs[id as usize]
+    }
+
+    /// Whether a row's string-value may be another now.
+    #[inline]
+    pub fn is_changed(&self, id: ElementId) -> bool {
+        self.changed[id as usize / 64] >> (id % 64) & 1 == 1
+    }
+
+    /// The rows that have a replaced text of their own, ascending.
+    pub fn replaced(&self) -> &[ElementId] {
+        &self.replaced
+    }
+
+    /// The bytes of the string-value of each row of the image; the most there are for what is longer.
+    pub fn lengths(&self) -> &[u32] {
+        &self.lengths
+    }
+
+    fn nbytes(&self) -> usize {
+        let words = self.rows.len() + self.pairs.len() + self.replaced.len() + self.lengths.len();
+        let next = self.next.as_ref().map_or(0, |next| next.nbytes());
+        self.store.nbytes() + words * 4 + self.changed.len() * 8 + next
+    }
+}
+
+struct Builder<'s> {
+    image: &'s Store,
+    census: &'s Census,
+    made: Skeleton,
+    /// The texts of the skeleton, by their numbers in the image.
+    texts: Vec<StrId>,
+    /// What stands for the rare texts of elements of a name, and for rare attributes of one.
+    text_of: Vec<StrId>,
+    pair_of: Vec<PairId>,
+}
+
+impl<'s> Builder<'s> {
+    fn new(image: &'s Store, census: &'s Census) -> Self {
+        let names = image.names().len();
+        let made = Skeleton {
+            store: Store::default(),
+            rows: vec![NONE; image.elements().len()],
+            pairs: vec![NONE; image.pair_count()],
+            changed: vec![0; image.elements().len().div_ceil(64)],
+            replaced: Vec::new(),
+            lengths: vec![0; image.elements().len()],
+            next: None,
+        };
+        let texts = vec![NONE; image.strings().len()];
+        Builder {
+            image,
+            census,
+            made,
+            texts,
+            text_of: vec![NONE; names],
+            pair_of: vec![NONE; names],
+        }
+    }
+
+    fn build(mut self) -> Result<Skeleton, ImageError> {
+        for name in &self.image.names()[1..] {
+            let text = |id| self.image.strings().get(id);
+            self.made.store.name(text(name.uri), text(name.prefix), text(name.local))?;
+        }
+        let mut edges = Vec::new();
+        for id in 0..self.image.elements().len() as ElementId {
+            if self.census.is_living(id) {
+                edges.clear();
+                self.row(id, &mut edges)?;
+            }
+        }
+        Ok(self.made)
+    }
+
+    fn row(&mut self, id: ElementId, edges: &mut Vec<u32>) -> Result<(), ImageError> {
+        let row = self.image.elements()[id as usize];
+        let mut length = 0_u32;
+        let (mut is_replaced, mut is_changed) = (false, false);
+        for &pair in self.image.attributes(id) {
+            edges.push(self.pair(pair)?);
+        }
+        for child in self.image.children(id) {
+            let copied = match child {
+                Child::Element(child) => {
+                    is_changed |= self.made.is_changed(child);
+                    length = length.saturating_add(self.made.lengths[child as usize]);
+                    Child::Element(self.made.rows[child as usize])
+                }
+                Child::Text(text) => {
+                    let bytes = self.image.strings().get(text).len();
+                    length = length.saturating_add(bytes as u32);
+                    let is_rare = self.census.is_replaced_text(row.name, child);
+                    is_replaced |= is_rare;
+                    Child::Text(match is_rare {
+                        true => self.rare_text(row.name, text)?,
+                        false => self.text(text)?,
+                    })
+                }
+                Child::Comment(text) => Child::Comment(self.text(text)?),
+                // What stands for a rare attribute stands for no instruction.
+                Child::Instruction(pair) => Child::Instruction(self.exact_pair(pair)?),
+            };
+            edges.push(copied.pack());
+        }
+        self.made.rows[id as usize] =
+            self.made.store.intern_element(row.name, row.attributes, edges)?;
+        self.made.lengths[id as usize] = length;
+        if is_replaced {
+            self.made.replaced.push(id);
+        }
+        if is_replaced || is_changed {
+            self.made.changed[id as usize / 64] |= 1 << (id % 64);
+        }
+        Ok(())
+    }
+
+    fn text(&mut self, text: StrId) -> Result<StrId, ImageError> {
+        if self.texts[text as usize] == NONE {
+            self.texts[text as usize] =
+                self.made.store.intern_text(self.image.strings().get(text))?;
+        }
+        Ok(self.texts[text as usize])
+    }
+
+    fn rare_text(&mut self, name: u32, text: StrId) -> Result<StrId, ImageError> {
+        if self.text_of[name as usize] == NONE {
+            self.text_of[name as usize] = self.text(text)?;
+        }
+        Ok(self.text_of[name as usize])
+    }
+
+    fn pair(&mut self, pair: PairId) -> Result<PairId, ImageError> {
+        if self.made.pairs[pair as usize] == NONE {
+            let name = self.image.pair(pair).0 as usize;
+            let is_rare = self.census.is_replaced(name as u32, pair);
+            self.made.pairs[pair as usize] = if is_rare && self.pair_of[name] != NONE {
+                self.pair_of[name]
+            } else {
+                self.exact_pair(pair)?
+            };
+            if is_rare {
+                self.pair_of[name] = self.made.pairs[pair as usize];
+            }
+        }
+        Ok(self.made.pairs[pair as usize])
+    }
+
+    fn exact_pair(&mut self, pair: PairId) -> Result<PairId, ImageError> {
+        let (name, value) = self.image.pair(pair);
+        self.made.store.intern_pair(name, self.image.strings().get(value))
+    }
+}

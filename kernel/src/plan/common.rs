@@ -1,0 +1,53 @@
+//! Columns over what documents have in common.
+
+use crate::eval::Evaluated;
+use crate::image::ElementId;
+
+use super::agreement::Agreement;
+use super::columns::{Columns, Common};
+use super::needs::Needs;
+use super::reach::Reached;
+
+/// Where more of the documents than one of so many differ from what they have in common, all are
+/// asked about.
+const DIFFERENT: usize = 4;
+
+impl<'a> Columns<'a> {
+    /// Asks about the documents of the skeleton, as far as those of the image are like them, and about
+    /// the others where they are.
+    pub(super) fn in_common<T: Copy>(
+        &self,
+        needs: &Needs<'a>,
+        documents: &[ElementId],
+        ask: &dyn Fn(&Columns<'a>, &[ElementId]) -> Evaluated<Vec<T>>,
+    ) -> Evaluated<Vec<T>> {
+        let Some(Common { skeleton, columns }) = &self.common else { return ask(self, documents) };
+        let limit = documents.len() / DIFFERENT;
+        let (image, left) = (&self.texts, &columns.texts);
+        let agreement = Agreement { skeleton, image, left, limit };
+        let Some(differences) = agreement.differences(needs)? else { return ask(self, documents) };
+        let reached = match differences.as_slice() {
+            [] => None,
+            _ => Some(Reached::from(self.local.store, &differences, self.local.budget)?),
+        };
+        let is_other = |id: ElementId| reached.as_ref().is_some_and(|reached| reached.contains(id));
+        let others: Vec<_> = documents.iter().copied().filter(|&id| is_other(id)).collect();
+        if others.len() > limit {
+            return ask(self, documents);
+        }
+        self.local.budget.spend(documents.len())?;
+        let alike = documents.iter().filter(|&&id| !is_other(id));
+        let mut rows: Vec<_> = alike.map(|&id| skeleton.row(id)).collect();
+        rows.sort_unstable();
+        rows.dedup();
+        let of_rows =
+            if rows.is_empty() { Vec::new() } else { columns.in_common(needs, &rows, ask)? };
+        let of_others = if others.is_empty() { Vec::new() } else { ask(self, &others)? };
+        let mut of_others = of_others.into_iter();
+        let answer = |&id: &ElementId| match is_other(id) {
+            true => of_others.next().expect("each was asked about"),
+            false => of_rows[rows.partition_point(|&row| row < skeleton.row(id))],
+        };
+        Ok(documents.iter().map(answer).collect())
+    }
+}
