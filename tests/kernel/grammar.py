@@ -6,6 +6,7 @@ a seeded one makes the bulk runs fast.
 
 from __future__ import annotations
 
+import re
 from random import Random
 from typing import get_args
 
@@ -112,6 +113,33 @@ def wide(rng: Random) -> str:
         )
     content = f"<{parent}>{''.join(children)}</{parent}>"
     return content if rng.random() < 0.5 else f"<a>{rng.choice(TEXTS)}{content}<b/></a>"
+
+
+# Values of attributes, except declarations of namespaces, and texts.
+PLACE = re.compile(r'(?<!xmlns=")(?<==")[^"]*(?=")|(?<=>)[^<>&]*(?=<)')
+
+
+def fleet(rng: Random, count: int) -> list[str]:
+    """Documents of a few structures, with values that hardly any other has, or that some have."""
+    models = []
+    for _ in range(rng.randrange(1, 5)):
+        content = [_element(rng, 0, [rng.randrange(1, 30)], prefixes=False) for _ in range(2)]
+        model = f"<list>{rng.choice(TEXTS)}{''.join(content)}</list>"
+        places = [place.span() for place in PLACE.finditer(model)]
+        chosen = sorted(rng.sample(places, min(len(places), rng.randrange(1, 5))), reverse=True)
+        models.append((model, [(place, rng.random()) for place in chosen]))
+    return [_machine(rng, number, *rng.choice(models)) for number in range(count)]
+
+
+def _machine(
+    rng: Random, number: int, text: str, places: list[tuple[tuple[int, int], float]]
+) -> str:
+    for (start, end), rarity in places:
+        value = rng.choice([value for value in VALUES if "&" not in value])
+        if rng.random() < rarity:
+            value = f"{value}{number}"
+        text = text[:start] + value + text[end:]
+    return text
 
 
 # The kernel leaves the namespace axis to lxml.

@@ -20,6 +20,9 @@ SHAPES = [(20, 40), (20, 40), (20, 40), (200, 4)]
 LARGE_BATCHES = max(1, BATCHES // 2)
 LARGE_STEPS = 300_000
 LARGE_SECONDS = 0.001
+# Documents that have much in common are answered by what they have in common.
+FLEET_BATCHES = max(1, BATCHES // 25)
+FLEET = 96
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
 drawn = settings(derandomize=not IS_LONG, suppress_health_check=SLOW)
 
@@ -39,6 +42,15 @@ def test_a_hundred_thousand_pairs_agree_with_lxml(seed: int) -> None:
     many, asked = rng.choice(SHAPES)
     documents = [grammar.document(rng) for _ in range(many)]
     expressions = [grammar.expression(rng, depth=rng.randrange(1, 5)) for _ in range(asked)]
+    assert disagreements(documents, expressions, grammar.NAMESPACES)[:3] == []
+
+
+@settings(drawn, max_examples=FLEET_BATCHES)
+@given(st.integers(min_value=0, max_value=2**63))
+def test_documents_that_differ_in_values_alone_agree_with_lxml(seed: int) -> None:
+    rng = Random(seed)
+    documents = grammar.fleet(rng, FLEET)
+    expressions = [grammar.expression(rng, depth=rng.randrange(1, 4)) for _ in range(20)]
     assert disagreements(documents, expressions, grammar.NAMESPACES)[:3] == []
 
 

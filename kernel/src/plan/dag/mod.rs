@@ -7,12 +7,17 @@
 
 mod beginnings;
 mod compile;
+mod free;
+mod members;
 mod memo;
 mod ops;
+mod paths;
+mod positions;
 mod program;
 mod reach;
 mod surroundings;
 mod values;
+mod walks;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -20,7 +25,7 @@ use std::rc::Rc;
 use crate::error::BudgetExceeded;
 use crate::eval::{Context, Evaluated, Evaluator};
 use crate::image::{Child, ElementId};
-use crate::xpath::ir::{Axis, BoolExpr, Cmp, NumExpr, Step, Test};
+use crate::xpath::ir::{Axis, BoolExpr, NumExpr, Step, Test};
 
 use super::local::{Item, Local};
 use super::reach::Reached;
@@ -28,8 +33,7 @@ use super::texts::Texts;
 use compile::Compiler;
 pub use compile::first_test;
 use memo::Memo;
-use program::{Chosen, Env, Func, FuncId, Kind, Program, Use};
-use surroundings::Inside;
+use program::{Env, Func, FuncId, Kind, Program, Use};
 use values::{Op, Value, Values};
 
 /// Functions that wait for each other. The interpreter takes over what nests deeper: it recurses
@@ -217,6 +221,7 @@ impl<'a, 't> Dag<'a, 't> {
                 }
                 self.join(func.op, first, self.ask(b, at)?)
             }
+            Kind::Condition(expr) => Ok(Value::from(self.bool(expr, Context::only(at))?)),
             Kind::Children(of) => self.children(func, 0, of, at),
             Kind::Subtree(of) => {
                 let own = self.ask(of, at)?;
@@ -237,260 +242,6 @@ impl<'a, 't> Dag<'a, 't> {
             }
         }
         Ok(true)
-    }
-
-    /// `so_far`, joined with a function of all children.
-    fn children(
-        &self,
-        func: &Func<'a>,
-        mut so_far: Value,
-        of: FuncId,
-        at: Place,
-    ) -> Evaluated<Value> {
-        let Item::Element(element) = at.item else { return Ok(so_far) };
-        let id = self.id_of(func);
-        if self.reached[id as usize].as_ref().is_some_and(|reached| !reached.contains(element)) {
-            return Ok(so_far);
-        }
-        let mut inside = None;
-        let mut sets = Vec::new();
-        for (index, child) in self.local.store.children(element).enumerate() {
-            if func.op.is_final(so_far) {
-                break;
-            }
-            if self.is_empty(id, child) {
-                continue;
-            }
-            self.local.budget.spend(1)?;
-            let env = self.env_inside(&mut inside, func, element, at.env, index)?;
-            let found = self.ask(of, Place { item: Item::from(child), env })?;
-            match func.op {
-                Op::Set => sets.push(found),
-                op => so_far = self.join(op, so_far, found)?,
-            }
-        }
-        self.with_sets(so_far, sets)
-    }
-
-    /// The surroundings of a child, which are worked out when the first child needs them.
-    #[inline]
-    fn env_inside(
-        &self,
-        inside: &mut Option<Inside>,
-        func: &Func<'a>,
-        element: ElementId,
-        env: Env,
-        index: usize,
-    ) -> Evaluated<Env> {
-        if func.below == 0 {
-            return Ok(0);
-        }
-        if let Some(inside) = inside {
-            return Ok(inside.env(index));
-        }
-        let found = self.inside(func.below, element, env)?;
-        let env = found.env(index);
-        *inside = Some(found);
-        Ok(env)
-    }
-
-    fn with_sets(&self, own: Value, mut sets: Vec<Value>) -> Evaluated<Value> {
-        if sets.is_empty() {
-            return Ok(own);
-        }
-        sets.push(own);
-        let mut values = self.values.borrow_mut();
-        let (union, members) = values.union_of(sets);
-        self.local.budget.spend(members)?;
-        Ok(union)
-    }
-
-    /// As [`Dag::children`], of the function itself: what is below is asked in the same way.
-    fn subtrees(
-        &self,
-        func: &Func<'a>,
-        mut so_far: Value,
-        element: ElementId,
-        env: Env,
-        of: FuncId,
-    ) -> Evaluated<Value> {
-        if func.op.is_final(so_far) {
-            return Ok(so_far);
-        }
-        let id = self.id_of(func);
-        let mut inside = None;
-        let mut sets = Vec::new();
-        for (index, child) in self.local.store.children(element).enumerate() {
-            if self.is_empty(id, child) {
-                continue;
-            }
-            self.local.budget.spend(1)?;
-            let env = self.env_inside(&mut inside, func, element, env, index)?;
-            let found = match child {
-                Child::Element(child) => self.recalled(id, func, child, env)?,
-                leaf => self.ask(of, Place { item: Item::from(leaf), env })?,
-            };
-            match func.op {
-                Op::Set => sets.push(found),
-                op => so_far = self.join(op, so_far, found)?,
-            }
-            if func.op.is_final(so_far) {
-                break;
-            }
-        }
-        self.with_sets(so_far, sets)
-    }
-
-    /// Whether a function has nothing to find in a child.
-    #[inline]
-    fn is_empty(&self, id: FuncId, child: Child) -> bool {
-        match child {
-            Child::Element(element) => {
-                self.reached[id as usize].as_ref().is_some_and(|reached| !reached.contains(element))
-            }
-            _ => !self.program.func(id).leaves,
-        }
-    }
-
-    fn id_of(&self, func: &Func<'a>) -> FuncId {
-        func.id
-    }
-
-    fn attributes(&self, func: &Func<'a>, of: FuncId, at: Place) -> Evaluated<Value> {
-        let Item::Element(element) = at.item else { return Ok(0) };
-        let env = self.of_attributes(func.below, element, at.env)?;
-        let mut so_far = 0;
-        for &pair in self.local.store.attributes(element) {
-            self.local.budget.spend(1)?;
-            let found = self.ask(of, Place { item: Item::Attribute(pair), env })?;
-            so_far = self.join(func.op, so_far, found)?;
-            if func.op.is_final(so_far) {
-                break;
-            }
-        }
-        Ok(so_far)
-    }
-
-    fn listed(&self, func: &Func<'a>, step: &'a Step, then: FuncId, at: Place) -> Evaluated<Value> {
-        let Item::Element(element) = at.item else { return Ok(0) };
-        let mut places: Vec<Place> = Vec::new();
-        let store = self.local.store;
-        self.local.budget.spend(store.width(element))?;
-        if step.axis == Axis::Attribute {
-            let env = self.of_attributes(func.below, element, at.env)?;
-            let items = store.attributes(element).iter().map(|&pair| Item::Attribute(pair));
-            places.extend(items.map(|item| Place { item, env }));
-        } else {
-            let inside = self.inside(func.below, element, at.env)?;
-            let items = store.children(element).map(Item::from).enumerate();
-            places.extend(items.map(|(index, item)| Place { item, env: inside.env(index) }));
-        }
-        places.retain(|place| self.passes(step, place.item));
-        self.keep(&step.predicates, &mut places)?;
-        self.joined(func.op, then, places)
-    }
-
-    /// Keeps what satisfies predicates; positions are the order given.
-    fn keep(&self, predicates: &'a [BoolExpr], places: &mut Vec<Place>) -> Evaluated<()> {
-        for predicate in predicates {
-            let size = places.len();
-            let mut kept = 0;
-            for index in 0..size {
-                let at = Context { node: places[index], position: index + 1, size };
-                if self.bool(predicate, at)? {
-                    places[kept] = places[index];
-                    kept += 1;
-                }
-            }
-            places.truncate(kept);
-        }
-        Ok(())
-    }
-
-    fn joined(&self, op: Op, then: FuncId, places: Vec<Place>) -> Evaluated<Value> {
-        let mut so_far = 0;
-        for place in places {
-            so_far = self.join(op, so_far, self.ask(then, place)?)?;
-            if op.is_final(so_far) {
-                break;
-            }
-        }
-        Ok(so_far)
-    }
-
-    fn selected(&self, func: &Func<'a>, at: Place) -> Evaluated<Value> {
-        let Kind::Selected(chosen, predicate, then) = func.kind else { return Ok(0) };
-        let mut places = Vec::new();
-        let mut wanted = match position(predicate) {
-            None => 0..usize::MAX,
-            Some(position) => {
-                let size = self.amount(&chosen, at)?;
-                let index = position.unwrap_or(size).wrapping_sub(1);
-                if index >= size {
-                    return Ok(0);
-                }
-                index..index + 1
-            }
-        };
-        self.collect(func, &chosen, at, &mut wanted, &mut places)?;
-        if position(predicate).is_none() {
-            self.keep(std::slice::from_ref(predicate), &mut places)?;
-        }
-        self.joined(func.op, then, places)
-    }
-
-    fn amount(&self, chosen: &Chosen, at: Place) -> Evaluated<usize> {
-        let amount = self.ask(chosen.amount, at)?;
-        Ok(self.values.borrow().number(amount) as usize)
-    }
-
-    /// Finds the members whose places in document order are wanted, and counts the places down.
-    // Depth is bounded by the parser, and where a file is opened: so recursion is.
-    fn collect(
-        &self,
-        func: &Func<'a>,
-        chosen: &Chosen,
-        at: Place,
-        wanted: &mut std::ops::Range<usize>,
-        found: &mut Vec<Place>,
-    ) -> Evaluated<()> {
-        let amount = self.amount(chosen, at)?;
-        if wanted.start >= amount || wanted.end == 0 {
-            wanted.start = wanted.start.saturating_sub(amount);
-            wanted.end = wanted.end.saturating_sub(amount);
-            return Ok(());
-        }
-        self.try_member(chosen, at, wanted, found)?;
-        let Item::Element(element) = at.item else { return Ok(()) };
-        self.local.budget.spend(self.local.store.width(element))?;
-        let env = self.of_attributes(func.below, element, at.env)?;
-        for &pair in self.local.store.attributes(element) {
-            self.try_member(chosen, Place { item: Item::Attribute(pair), env }, wanted, found)?;
-        }
-        let inside = self.inside(func.below, element, at.env)?;
-        for (index, child) in self.local.store.children(element).enumerate() {
-            let place = Place { item: Item::from(child), env: inside.env(index) };
-            self.collect(func, chosen, place, wanted, found)?;
-        }
-        Ok(())
-    }
-
-    fn try_member(
-        &self,
-        chosen: &Chosen,
-        at: Place,
-        wanted: &mut std::ops::Range<usize>,
-        found: &mut Vec<Place>,
-    ) -> Evaluated<()> {
-        if wanted.end == 0 || self.ask(chosen.member, at)? == 0 {
-            return Ok(());
-        }
-        if wanted.start == 0 {
-            found.push(at);
-        }
-        wanted.start = wanted.start.saturating_sub(1);
-        wanted.end -= 1;
-        Ok(())
     }
 
     fn join(&self, op: Op, a: Value, b: Value) -> Evaluated<Value> {
@@ -518,18 +269,5 @@ impl<'a, 't> Dag<'a, 't> {
             (Item::Attribute(_), Axis::Attribute, _) | (_, Axis::Attribute, _) => false,
             (item, _, test) => self.local.passes(item, test),
         }
-    }
-}
-
-/// The only position that a predicate takes: a number, or the last one.
-pub(super) fn position(predicate: &BoolExpr) -> Option<Option<usize>> {
-    match predicate {
-        BoolExpr::Numbers(Cmp::Eq, NumExpr::Position, NumExpr::Const(wanted))
-            if wanted.fract() == 0.0 && (1.0..1e9).contains(wanted) =>
-        {
-            Some(Some(*wanted as usize))
-        }
-        BoolExpr::Numbers(Cmp::Eq, NumExpr::Position, NumExpr::Last) => Some(None),
-        _ => None,
     }
 }

@@ -214,6 +214,11 @@ impl<'a> Evaluator<'a> for Dag<'a, '_> {
     }
 
     fn known(&self, expr: &'a BoolExpr, at: Context<Place>) -> Evaluated<Option<bool>> {
+        if let Some(condition) = self.program.condition(expr)
+            && !self.is_document(at.node.item)
+        {
+            return Ok(Some(self.ask(condition, at.node)? != 0));
+        }
         let tested = match expr {
             BoolExpr::SetNumber(_, set, b) if constant(b).is_some() => Some(set),
             BoolExpr::SetText(_, set, StrExpr::Const(_)) => Some(set),

@@ -65,6 +65,8 @@ pub enum Kind<'a> {
     Pass(&'a Step, FuncId),
     /// Another function, where a predicate holds.
     Holds(&'a BoolExpr, FuncId),
+    /// Whether an operator that has no context holds of the document.
+    Condition(&'a BoolExpr),
     /// The second function, where the first is true.
     Where(FuncId, FuncId),
     /// Another function, except of attributes.
@@ -157,6 +159,7 @@ pub struct Program<'a> {
     pub funcs: Vec<Func<'a>>,
     pub atoms: Vec<Atom<'a>>,
     entries: HashMap<(usize, Use), FuncId>,
+    conditions: HashMap<usize, FuncId>,
     pub language: Option<usize>,
     /// Whether it looks at what precedes: libxml2 leaves out a first child of the document.
     pub precedes: bool,
@@ -170,6 +173,20 @@ impl<'a> Program<'a> {
 
     pub fn enter(&mut self, set: &NodeSet, used: Use, func: FuncId) {
         self.entries.insert((std::ptr::from_ref(set) as usize, used), func);
+    }
+
+    /// The function that says whether an operator holds of the document, if it means the same for all
+    /// nodes.
+    #[inline]
+    pub fn condition(&self, expr: &BoolExpr) -> Option<FuncId> {
+        if self.conditions.is_empty() {
+            return None;
+        }
+        self.conditions.get(&(std::ptr::from_ref(expr) as usize)).copied()
+    }
+
+    pub fn enter_condition(&mut self, expr: &BoolExpr, func: FuncId) {
+        self.conditions.insert(std::ptr::from_ref(expr) as usize, func);
     }
 
     pub fn func(&self, id: FuncId) -> &Func<'a> {

@@ -193,7 +193,7 @@ impl<'a> Dag<'a, '_> {
             .filter(|(_, place)| self.passes(step, place.item))
             .collect();
         let only = match step.predicates.as_slice() {
-            [predicate] => super::position(predicate),
+            [predicate] => super::positions::position(predicate),
             _ => None,
         };
         for (own, env) in envs.iter_mut().enumerate() {

@@ -1,0 +1,151 @@
+//! Functions of the nodes that predicates with positions leave.
+
+use super::program::{Chosen, Func, FuncId, Kind};
+use super::values::{Op, Value};
+use super::{Dag, Place};
+use crate::eval::{Context, Evaluated, Evaluator};
+use crate::plan::local::Item;
+use crate::xpath::ir::{Axis, BoolExpr, Cmp, NumExpr, Step};
+
+impl<'a> Dag<'a, '_> {
+    pub(super) fn listed(
+        &self,
+        func: &Func<'a>,
+        step: &'a Step,
+        then: FuncId,
+        at: Place,
+    ) -> Evaluated<Value> {
+        let Item::Element(element) = at.item else { return Ok(0) };
+        let mut places: Vec<Place> = Vec::new();
+        let store = self.local.store;
+        self.local.budget.spend(store.width(element))?;
+        if step.axis == Axis::Attribute {
+            let env = self.of_attributes(func.below, element, at.env)?;
+            let items = store.attributes(element).iter().map(|&pair| Item::Attribute(pair));
+            places.extend(items.map(|item| Place { item, env }));
+        } else {
+            let inside = self.inside(func.below, element, at.env)?;
+            let items = store.children(element).map(Item::from).enumerate();
+            places.extend(items.map(|(index, item)| Place { item, env: inside.env(index) }));
+        }
+        places.retain(|place| self.passes(step, place.item));
+        self.keep(&step.predicates, &mut places)?;
+        self.joined(func.op, then, places)
+    }
+
+    /// Keeps what satisfies predicates; positions are the order given.
+    fn keep(&self, predicates: &'a [BoolExpr], places: &mut Vec<Place>) -> Evaluated<()> {
+        for predicate in predicates {
+            let size = places.len();
+            let mut kept = 0;
+            for index in 0..size {
+                let at = Context { node: places[index], position: index + 1, size };
+                if self.bool(predicate, at)? {
+                    places[kept] = places[index];
+                    kept += 1;
+                }
+            }
+            places.truncate(kept);
+        }
+        Ok(())
+    }
+
+    fn joined(&self, op: Op, then: FuncId, places: Vec<Place>) -> Evaluated<Value> {
+        let mut so_far = 0;
+        for place in places {
+            so_far = self.join(op, so_far, self.ask(then, place)?)?;
+            if op.is_final(so_far) {
+                break;
+            }
+        }
+        Ok(so_far)
+    }
+
+    pub(super) fn selected(&self, func: &Func<'a>, at: Place) -> Evaluated<Value> {
+        let Kind::Selected(chosen, predicate, then) = func.kind else { return Ok(0) };
+        let mut places = Vec::new();
+        let mut wanted = match position(predicate) {
+            None => 0..usize::MAX,
+            Some(position) => {
+                let size = self.amount(&chosen, at)?;
+                let index = position.unwrap_or(size).wrapping_sub(1);
+                if index >= size {
+                    return Ok(0);
+                }
+                index..index + 1
+            }
+        };
+        self.collect(func, &chosen, at, &mut wanted, &mut places)?;
+        if position(predicate).is_none() {
+            self.keep(std::slice::from_ref(predicate), &mut places)?;
+        }
+        self.joined(func.op, then, places)
+    }
+
+    fn amount(&self, chosen: &Chosen, at: Place) -> Evaluated<usize> {
+        let amount = self.ask(chosen.amount, at)?;
+        Ok(self.values.borrow().number(amount) as usize)
+    }
+
+    /// Finds the members whose places in document order are wanted, and counts the places down.
+    // Depth is bounded by the parser, and where a file is opened: so recursion is.
+    fn collect(
+        &self,
+        func: &Func<'a>,
+        chosen: &Chosen,
+        at: Place,
+        wanted: &mut std::ops::Range<usize>,
+        found: &mut Vec<Place>,
+    ) -> Evaluated<()> {
+        let amount = self.amount(chosen, at)?;
+        if wanted.start >= amount || wanted.end == 0 {
+            wanted.start = wanted.start.saturating_sub(amount);
+            wanted.end = wanted.end.saturating_sub(amount);
+            return Ok(());
+        }
+        self.try_member(chosen, at, wanted, found)?;
+        let Item::Element(element) = at.item else { return Ok(()) };
+        self.local.budget.spend(self.local.store.width(element))?;
+        let env = self.of_attributes(func.below, element, at.env)?;
+        for &pair in self.local.store.attributes(element) {
+            self.try_member(chosen, Place { item: Item::Attribute(pair), env }, wanted, found)?;
+        }
+        let inside = self.inside(func.below, element, at.env)?;
+        for (index, child) in self.local.store.children(element).enumerate() {
+            let place = Place { item: Item::from(child), env: inside.env(index) };
+            self.collect(func, chosen, place, wanted, found)?;
+        }
+        Ok(())
+    }
+
+    fn try_member(
+        &self,
+        chosen: &Chosen,
+        at: Place,
+        wanted: &mut std::ops::Range<usize>,
+        found: &mut Vec<Place>,
+    ) -> Evaluated<()> {
+        if wanted.end == 0 || self.ask(chosen.member, at)? == 0 {
+            return Ok(());
+        }
+        if wanted.start == 0 {
+            found.push(at);
+        }
+        wanted.start = wanted.start.saturating_sub(1);
+        wanted.end -= 1;
+        Ok(())
+    }
+}
+
+/// The only position that a predicate takes: a number, or the last one.
+pub(super) fn position(predicate: &BoolExpr) -> Option<Option<usize>> {
+    match predicate {
+        BoolExpr::Numbers(Cmp::Eq, NumExpr::Position, NumExpr::Const(wanted))
+            if wanted.fract() == 0.0 && (1.0..1e9).contains(wanted) =>
+        {
+            Some(Some(*wanted as usize))
+        }
+        BoolExpr::Numbers(Cmp::Eq, NumExpr::Position, NumExpr::Last) => Some(None),
+        _ => None,
+    }
+}
