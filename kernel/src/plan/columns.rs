@@ -121,7 +121,8 @@ impl<'a> Columns<'a> {
             BoolExpr::SetText(false, set, StrExpr::Const(wanted)) => {
                 (set, ValueTest::Equals(wanted))
             }
-            _ => return Ok(false),
+            // The first node of a plain path is soon found, and its string-value begins soon.
+            _ => return Ok(dag::first_test(expr).is_some_and(|(set, _)| is_plain(set))),
         };
         let NodeSet::Path(Start::Root, steps) = set else { return Ok(false) };
         let Some(split @ Split::Elements(..)) = split(steps) else { return Ok(false) };
@@ -466,6 +467,16 @@ impl<'a> Columns<'a> {
         documents: &[ElementId],
     ) -> Evaluated<Option<Projection<'a>>> {
         Projection::new(needs, self.local, documents, documents.len() * WALK)
+    }
+}
+
+/// Whether a set is an absolute path that only leads down, without predicates.
+fn is_plain(set: &NodeSet) -> bool {
+    match set {
+        NodeSet::Path(Start::Root, steps) => {
+            steps.iter().all(|step| step.axis.is_downward() && step.predicates.is_empty())
+        }
+        _ => false,
     }
 }
 

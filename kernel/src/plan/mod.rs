@@ -13,6 +13,7 @@ mod columns;
 mod common;
 mod dag;
 mod explain;
+mod finder;
 mod local;
 mod needs;
 mod projection;

@@ -1,12 +1,13 @@
 //! String-values of elements, without building those that need not be.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 
 use hashbrown::HashMap;
 
 use super::anchors::ValueTest;
+use super::finder::Finder;
 use super::local::{Item, Local};
 use crate::eval::Evaluated;
 use crate::image::{Child, ElementId};
@@ -35,6 +36,9 @@ pub struct Texts<'a> {
     /// The polynomial's value for each element, and the base to the power of its length.
     polynomials: RefCell<HashMap<ElementId, (u64, u64)>>,
     kept: RefCell<HashMap<ElementId, Rc<str>>>,
+    finders: RefCell<HashMap<String, Rc<Finder>>>,
+    /// Whether every character is one byte.
+    is_ascii: OnceCell<bool>,
 }
 
 impl<'a> Texts<'a> {
@@ -45,6 +49,8 @@ impl<'a> Texts<'a> {
             lengths: RefCell::default(),
             polynomials: RefCell::default(),
             kept: RefCell::default(),
+            finders: RefCell::default(),
+            is_ascii: OnceCell::new(),
         }
     }
 
@@ -82,9 +88,15 @@ impl<'a> Texts<'a> {
     /// The number of a node's string-value.
     pub fn number(&self, item: Item) -> Evaluated<f64> {
         // Most texts begin as no number does.
+        if let Item::Element(id) = item
+            && self.only_text(id).is_none()
+            && !self.sign(id)?.is_some_and(begins_number)
+        {
+            return Ok(f64::NAN);
+        }
         let (beginning, is_all) = self.beginning(item, 16)?;
         let start = trim(&beginning).bytes().next();
-        if start.is_some_and(|byte| !matches!(byte, b'0'..=b'9' | b'-' | b'.')) {
+        if start.is_some_and(|byte| !begins_number(byte)) {
             return Ok(f64::NAN);
         }
         match is_all {
@@ -93,11 +105,39 @@ impl<'a> Texts<'a> {
         }
     }
 
+    /// The first byte of an element's string-value that is no white space.
+    // Depth is bounded by the parser, and where a file is opened: so recursion is.
+    fn sign(&self, id: ElementId) -> Evaluated<Option<u8>> {
+        for child in self.local.store.children(id) {
+            self.local.budget.spend(1)?;
+            let sign = match child {
+                Child::Element(child) => self.sign(child)?,
+                Child::Text(text) => {
+                    let text = self.local.store.strings().get(text);
+                    self.local.budget.spend(text.len() / 16)?;
+                    trim(text).bytes().next()
+                }
+                _ => None,
+            };
+            if sign.is_some() {
+                return Ok(sign);
+            }
+        }
+        Ok(None)
+    }
+
     /// How many characters a node's string-value has.
     pub fn characters(&self, item: Item) -> Evaluated<usize> {
         let Item::Element(id) = item else {
             return Ok(self.local.value(item)?.chars().count());
         };
+        let text = self.local.store.strings().parts().0;
+        if self.is_ascii.get().is_none() {
+            self.local.budget.spend(text.len() / 256)?;
+        }
+        if *self.is_ascii.get_or_init(|| text.is_ascii()) {
+            return self.length(id);
+        }
         let mut characters = 0;
         self.pieces(id, &mut |piece| {
             self.local.budget.read(piece)?;
@@ -120,9 +160,25 @@ impl<'a> Texts<'a> {
             }
             ValueTest::StartsWith(wanted) => self.begins(id, wanted),
             ValueTest::Contains(wanted) if self.length(id)? < wanted.len() => Ok(false),
-            ValueTest::Contains(_) => Ok(test.holds(&self.value(item)?)),
+            ValueTest::Contains("") => Ok(true),
+            ValueTest::Contains(wanted) => match self.only_text(id) {
+                Some(only) => {
+                    self.local.budget.read(only)?;
+                    Ok(test.holds(only))
+                }
+                None => self.finder(wanted)?.finds(self.local, id),
+            },
             ValueTest::Number(cmp, wanted) => Ok(cmp.numbers(self.number(item)?, *wanted)),
         }
+    }
+
+    fn finder(&self, wanted: &str) -> Evaluated<Rc<Finder>> {
+        if let Some(known) = self.finders.borrow().get(wanted) {
+            return Ok(Rc::clone(known));
+        }
+        let finder = Rc::new(Finder::new(wanted, self.local)?);
+        self.finders.borrow_mut().insert(wanted.to_owned(), Rc::clone(&finder));
+        Ok(finder)
     }
 
     fn begins(&self, id: ElementId, wanted: &str) -> Evaluated<bool> {
@@ -266,6 +322,11 @@ impl<'a> Texts<'a> {
         self.polynomials.borrow_mut().insert(id, whole);
         Ok(whole)
     }
+}
+
+/// Whether a number may begin so.
+fn begins_number(byte: u8) -> bool {
+    matches!(byte, b'0'..=b'9' | b'-' | b'.')
 }
 
 fn of_bytes(text: &str) -> (u64, u64) {

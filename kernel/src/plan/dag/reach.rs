@@ -99,9 +99,8 @@ fn bearing(names: &[usize], local: Local<'_>, documents: usize) -> Evaluated<Opt
     let ids = names.iter().flat_map(|&name| local.names[name].ids());
     let lists = ids.map(|&name| local.store.elements_named(name));
     let mut hits: Vec<ElementId> = Vec::new();
-    let limit = local.store.elements().len() / 2;
     for list in lists {
-        if hits.len() + list.len() > limit || documents * 64 < hits.len() + list.len() {
+        if documents * 64 < hits.len() + list.len() {
             return Ok(None);
         }
         hits.extend_from_slice(list);
