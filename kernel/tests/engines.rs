@@ -113,3 +113,77 @@ fn every_plan_is_bounded() {
         assert!(stopped.is_err(), "{text}");
     }
 }
+
+/// The members by slots that are asked about one by one: what documents have in common is not looked
+/// at then.
+fn one_by_one(image: &PartitionImage, text: &str) -> Vec<u8> {
+    let (one, count) = (expression(text), image.len());
+    let mut all = vec![0; count.div_ceil(8)];
+    for slot in 0..count {
+        let mut only = vec![0; count.div_ceil(8)];
+        only[slot / 8] = 1 << (slot % 8);
+        let members = evaluate(image, &one, Some(&only), &Budget::new(u64::MAX)).expect("no bound");
+        all[slot / 8] |= members[slot / 8];
+    }
+    all
+}
+
+#[test]
+fn what_documents_have_in_common_answers_as_each_does() {
+    let machine = |n: usize| {
+        format!(
+            "<list><node id='host-{n}'><serial>S{}</serial><size>{}</size><v>{}</v>\n\
+             <node id='disk'><size>5</size><serial>T{n}x</serial></node></node><!--c--></list>",
+            n * 7,
+            n % 5,
+            if n % 40 == 3 { "rare" } else { "usual" },
+        )
+    };
+    let machines: Vec<String> = (0..100).map(machine).collect();
+    let image = image(&machines.iter().map(String::as_str).collect::<Vec<_>>());
+    for text in [
+        "//node/node",
+        "count(//*) = 8",
+        "//node[@id = 'host-17']/size",
+        "//node[@id = 'disk'][size > 4]",
+        "//serial = 'S77'",
+        "//serial[starts-with(., 'S7')]",
+        "//node[contains(., '7x')]",
+        "contains(/, '7x\n')",
+        "//node[contains(., 'usual\n')]",
+        "//node[size = 3]/following::*",
+        "//node[size = //node/node/size]",
+        "//v = 'rare'",
+        "//*[. = 'S70']",
+        "//@*[contains(., '9')]",
+        "//text()[. = 'S14']",
+        "sum(//size) > 7",
+        "string-length(//serial) = 2",
+        "//node[@id < 5]",
+        "count(//node[string-length(.) > 20]) = 1",
+        "//node[//serial = 'S7'][//v = 'rare' or count(//node) = 2]/serial",
+        "string(//node/serial) = 'S21' or //node[not(//serial = 'S28')]/v = 'rare'",
+    ] {
+        // The second question makes the skeleton.
+        let asked = || evaluate(&image, &expression(text), None, &Budget::new(u64::MAX));
+        let expected = Ok(one_by_one(&image, text));
+        assert_eq!((asked(), asked()), (expected.clone(), expected), "{text}");
+    }
+    assert!(image.skeleton().is_some_and(|made| made.store().elements().len() < 100));
+}
+
+#[test]
+fn a_skeleton_is_made_anew_after_a_change() {
+    let machines: Vec<String> =
+        (0..100).map(|n| format!("<list id='{n}'><a>{n}</a><b/></list>")).collect();
+    let mut image = image(&machines.iter().map(String::as_str).collect::<Vec<_>>());
+    let asked = |image: &PartitionImage, text: &str| {
+        let ask = || evaluate(image, &expression(text), None, &Budget::new(u64::MAX));
+        ask().and_then(|_| ask()).expect("no bound")
+    };
+    assert_eq!(asked(&image, "//c"), vec![0; 13]);
+    image.put(5, &[("lshw", b"<list id='5'><c/></list>")]).expect("it is well-formed");
+    assert_eq!(asked(&image, "//c")[0], 1 << 5);
+    assert!(image.remove(5));
+    assert_eq!(asked(&image, "//c"), vec![0; 13]);
+}

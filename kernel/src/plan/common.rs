@@ -12,6 +12,9 @@ use super::reach::Reached;
 /// asked about.
 const DIFFERENT: usize = 4;
 
+/// Asks about documents by the columns of their store.
+type Ask<'f, 'a, T> = &'f dyn Fn(&Columns<'a>, &[ElementId]) -> Evaluated<Vec<T>>;
+
 impl<'a> Columns<'a> {
     /// Asks about the documents of the skeleton, as far as those of the image are like them, and about
     /// the others where they are.
@@ -19,7 +22,7 @@ impl<'a> Columns<'a> {
         &self,
         needs: &Needs<'a>,
         documents: &[ElementId],
-        ask: &dyn Fn(&Columns<'a>, &[ElementId]) -> Evaluated<Vec<T>>,
+        ask: Ask<'_, 'a, T>,
     ) -> Evaluated<Vec<T>> {
         let Some(Common { skeleton, columns }) = &self.common else { return ask(self, documents) };
         let limit = documents.len() / DIFFERENT;
