@@ -63,6 +63,7 @@ fn plans_agree_with_the_interpreter() {
         ".//b",
         "@id",
         "//b/..",
+        "(..)[//following::b/size or //a/preceding::v]",
         "//b[. = '3']/ancestor::list",
         "//a | //b",
         "//v | //b[. = 3]",

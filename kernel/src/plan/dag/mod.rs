@@ -60,6 +60,8 @@ pub struct Dag<'a, 't> {
     /// The elements that have what a function needs in their subtree, where that are few.
     reached: Vec<Option<Rc<Reached>>>,
     depth: Cell<u32>,
+    /// The condition that is worked out next.
+    begun: Cell<Option<*const BoolExpr>>,
     /// Set when an evaluation fails for another reason than its budget.
     is_beyond: Cell<bool>,
 }
@@ -123,6 +125,7 @@ impl<'a, 't> Dag<'a, 't> {
             texts,
             reached,
             depth: Cell::new(0),
+            begun: Cell::new(None),
             is_beyond: Cell::new(false),
         })
     }
@@ -221,7 +224,10 @@ impl<'a, 't> Dag<'a, 't> {
                 }
                 self.join(func.op, first, self.ask(b, at)?)
             }
-            Kind::Condition(expr) => Ok(Value::from(self.bool(expr, Context::only(at))?)),
+            Kind::Condition(expr) => {
+                self.begun.set(Some(std::ptr::from_ref(expr)));
+                Ok(Value::from(self.bool(expr, Context::only(at))?))
+            }
             Kind::Children(of) => self.children(func, 0, of, at),
             Kind::Subtree(of) => {
                 let own = self.ask(of, at)?;
@@ -251,6 +257,15 @@ impl<'a, 't> Dag<'a, 't> {
             Op::Add if (a | b) & 1 == 0 && a < 1 << 20 && b < 1 << 20 => Ok(a + b),
             _ => Ok(self.values.borrow_mut().join(op, a, b)),
         }
+    }
+
+    /// Whether a condition is being worked out, rather than asked for.
+    fn is_begun(&self, expr: &BoolExpr) -> bool {
+        let is_same = self.begun.get().is_some_and(|begun| std::ptr::eq(begun, expr));
+        if is_same {
+            self.begun.set(None);
+        }
+        is_same
     }
 
     fn is_document(&self, item: Item) -> bool {

@@ -215,7 +215,7 @@ impl<'a> Evaluator<'a> for Dag<'a, '_> {
 
     fn known(&self, expr: &'a BoolExpr, at: Context<Place>) -> Evaluated<Option<bool>> {
         if let Some(condition) = self.program.condition(expr)
-            && !self.is_document(at.node.item)
+            && !self.is_begun(expr)
         {
             return Ok(Some(self.ask(condition, at.node)? != 0));
         }
