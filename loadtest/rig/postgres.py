@@ -61,8 +61,9 @@ class Postgres:
             self.run("pg_basebackup", *copy)
 
     def _own(self, path: Path) -> None:
-        if os.geteuid() == 0:
-            user = pwd.getpwnam(self._server.system_user)
+        name = self._server.system_user
+        if os.geteuid() == 0 and name is not None:
+            user = pwd.getpwnam(name)
             os.chown(path, user.pw_uid, user.pw_gid)
 
     def run(self, program: str, *arguments: str) -> str:
