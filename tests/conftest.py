@@ -62,7 +62,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     size = -(-len(items) // parts)
     items.clear()
     for part in range(parts):
-        # Those of one file, and what they share, stay together.
+        # Tests of one file, and what they share, stay together.
         files = dict.fromkeys(item.path for item in long)
         mine = set(list(files)[part::parts])
         first = [item for item in long if item.path in mine]
