@@ -1,8 +1,8 @@
 """Parked long-polls, and who is woken when there is work.
 
 A poll is first tried at once; when there is nothing for it, it waits here and holds no thread. A
-notification wakes a few polls that may take the work, owners and holders of the partitions first. Each
-poll that got something wakes the next one; one that got nothing ends the chain. So a thousand
+notification wakes a few polls that may take the work, owners and holders of the partitions first.
+Each poll that got something wakes the next one; one that got nothing ends the chain. So a thousand
 waiting workers cost a few attempts a notification, not a thousand.
 
 Everything here runs on the reactor thread; only `take` and `give_back` leave it.

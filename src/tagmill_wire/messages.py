@@ -173,7 +173,7 @@ class LeaseAnswer(Message, frozen=True):
     set: str | UnsetType = UNSET
     """The version of the expression set that the leases name. Its definitions are fetched once."""
     epoch: Bigint | UnsetType = UNSET
-    """The membership's, where the request named another one: the worker's share may have changed."""
+    """The membership's, where the request named another one: the share may have changed."""
 
 
 class SetExpression(Message, frozen=True):

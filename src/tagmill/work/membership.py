@@ -141,7 +141,7 @@ def counts() -> list[tuple[int, int, int, int]]:
         for kind, workers in enumerate((item.owners, item.counting)):
             for worker in workers:
                 found[item.cluster, worker][kind] += 1
-    return [(*key, *numbers) for key, numbers in sorted(found.items())]
+    return [(*key, held, counting) for key, (held, counting) in sorted(found.items())]
 
 
 # -- what is stored --------------------------------------------------------------------------------
