@@ -213,8 +213,13 @@ class Heartbeat(WorkerCall):
 
 
 class ShareOfWorker(WorkerCall):
+    says = {"POST": Says(errors=("worker_gone", "incarnation_changed"))}
+
     @_documented("share", messages.ShareRequest, messages.Share)
     def post(self, request: Request) -> HttpResponse:
+        """Ask which partitions to hold
+
+        See docs/protocol.md, `share`."""
         asked = self.message(messages.ShareRequest)
         return wire_answer(membership.share(self.worker(asked.worker), asked))
 
