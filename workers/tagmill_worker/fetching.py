@@ -53,6 +53,8 @@ class Fetcher:
             await self._evaluator.below(1 << 30, self._settings.prefetch)
             await self._holdings.read(job)
         while not job.is_current:
+            if job.politely is not None:
+                await job.politely()
             await self._evaluator.below(1 << 30, self._settings.prefetch)
             page = await self._page(job, after)
             job.pages.append(page)
