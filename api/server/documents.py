@@ -9,7 +9,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, unquote
 
@@ -140,17 +139,11 @@ class DocumentResource(Native):
             refuse=lambda: refuse_strange(request, PARAMETERS, understands_conditions=True),
             system_id=self._system_id,
             probe=query.get("probe", [LSHW])[-1],
-            condition=etags.condition(partial(_header, request)),
+            condition=etags.condition(request.joined),
             content_type=request.getHeader("content-type"),
             body=body_of(request),
             request_id=uuid.uuid4().hex,
         )
-
-
-def _header(request: Request, name: str) -> str | None:
-    """Sent in several lines, it is one list."""
-    lines = request.requestHeaders.getRawHeaders(name.encode(), [])
-    return b",".join(lines).decode("latin-1") if lines else None
 
 
 def put_all(asked: Sequence[Put]) -> list[Verdict | BaseException]:
