@@ -149,7 +149,7 @@ class OwnTokens(Resource):
 
     @extend_schema(operation_id="own_tokens_list", responses=UserTokenOut(many=True))
     def get(self, request: Request) -> Response:
-        found = UserToken.objects.filter(user=request.user).select_related("user")
+        found = UserToken.objects.filter(user=request.user.pk).select_related("user")
         return self.page(found, lambda rows: UserTokenOut(rows, many=True).data)
 
     @extend_schema(operation_id="own_tokens_create", request=OwnTokenIn, responses={201: Issued})
@@ -172,7 +172,7 @@ class OneOwnToken(Resource):
 
     @extend_schema(operation_id="own_tokens_destroy", responses={204: None})
     def delete(self, request: Request, key: str) -> Response:
-        mine = UserToken.objects.filter(user=request.user)
+        mine = UserToken.objects.filter(user=request.user.pk)
         one(mine, "token of yours", key=key).delete()
         return Response(status=204)
 

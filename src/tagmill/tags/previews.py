@@ -300,7 +300,7 @@ class Membership:
 
 
 def verdicts(preview: Preview, nodes: Sequence[str]) -> list[Verdict]:
-    """Of these system_ids, in their order; those that there are not are left out."""
+    """Ordered by system_id; nodes that there are not are left out."""
     values = {"expression": preview.expression_id, "nodes": list(nodes)}
     return sql.named(Verdict, __file__, "preview_verdicts", values)
 

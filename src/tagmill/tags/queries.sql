@@ -321,8 +321,8 @@ ORDER BY p.id
 
 
 -- name: preview_verdicts
--- Of the live nodes named: whether the preview's expression matches them; null where it is not evaluated
--- there yet. The whole partition waits for its evaluation, as the preview's counts do.
+-- Whether the preview's expression matches the live nodes that are named; null where it is not evaluated
+-- yet. The whole partition waits for its evaluation, as the preview's counts do.
 -- Relies on: a node's slot is its own for ever; a bitmap that is too short for it has no bit of it.
 SELECT n.system_id, n.hostname, c.name,
        CASE WHEN m.members IS NULL THEN NULL
