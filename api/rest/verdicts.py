@@ -34,8 +34,6 @@ class VerdictsOut(serializers.Serializer[Any]):
 
 
 class VerdictsOfPreview(Resource):
-    """Whether the preview matches the nodes that are named."""
-
     roles = {"GET": Role.OPERATOR}
     parameters = frozenset({"node"})
     serializer_class = VerdictsOut
@@ -50,6 +48,9 @@ class VerdictsOfPreview(Resource):
         ],
     )
     def get(self, request: Request, uuid: UUID) -> Response:
+        """Ask whether a preview matches nodes
+
+        Those that are named, and those of them that there are."""
         names = request.query_params.getlist("node")
         if not 1 <= len(names) <= MAX_VERDICTS:
             raise Invalid(f"name 1 to {MAX_VERDICTS} nodes", field="node")
