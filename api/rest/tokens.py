@@ -169,6 +169,10 @@ class UserTokens(Resource):
         return _issued(*tokens.create(given["user"], *wanted))
 
 
+def _bodies(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"user": row["user__username"], **{name: row[name] for name in FIELDS}} for row in rows]
+
+
 class OwnTokens(Resource):
     says = {"POST": Says(errors=("too_many_tokens",))}
     roles = EVERYBODY
