@@ -113,6 +113,9 @@ def test_the_database_gauges_are_read_at_most_once_in_five_seconds(db: None) -> 
         "tagmill_cluster_stale_matches",
         "tagmill_workers",
         "tagmill_tags",
+        "tagmill_membership_epoch",
+        "tagmill_owned_partitions",
+        "tagmill_preferred_partitions",
         "tagmill_table_rows",
     }
     clusters.create("north")

@@ -66,7 +66,7 @@ class Job:
     fetching: Deferred[None] | None = None
     live: DefinedSet | None = None
     politely: Callable[[], Awaitable[None]] | None = None
-    """Of a job that nobody waits for: called before each page."""
+    """Called before each page of a job that nobody waits for."""
 
     @property
     def everything(self) -> list[int]:

@@ -145,7 +145,7 @@ def refresh() -> bool:
 
 
 def counts() -> list[ShareCount]:
-    """Of every worker that owns anything, for metrics."""
+    """Every worker that owns anything, for metrics."""
     return sql.named(ShareCount, __file__, "share_counts", {})
 
 
