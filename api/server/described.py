@@ -15,6 +15,7 @@ from api.server import (
     events,
     expression_sets,
     health,
+    images,
     imports,
     lease,
 )
@@ -25,6 +26,8 @@ OPERATIONS = (
     completion.OPERATION,
     batches.OPERATION,
     expression_sets.OPERATION,
+    images.GET,
+    images.PUT,
     imports.OPERATION,
     documents.OPERATION,
     events.REBUILDS.operation,
