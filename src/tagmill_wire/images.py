@@ -10,7 +10,7 @@ NEWEST = "newest"
 MEDIA_TYPE = "application/octet-stream"
 SCHEMA = r"[0-9A-Za-z._]{1,64}"
 DIGEST_BYTES = 32
-"""Of BLAKE2b, over all bytes."""
+"""The digest is BLAKE2b's, over all bytes."""
 
 _NAME = re.compile(rf"([0-9a-f-]{{36}})-(\d{{1,18}})-({SCHEMA})-([0-9a-f]{{64}})")
 
