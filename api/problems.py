@@ -29,6 +29,7 @@ from tagmill.errors import (
     CacheUnavailable,
     DatabaseBusy,
     DatabaseUnavailable,
+    ImagesUnavailable,
     Invalid,
     TagmillError,
 )
@@ -104,6 +105,10 @@ class Internal(TagmillError):
         )
 
 
+# What is out of order is no bug, and nobody else's secret.
+UNAVAILABLE = (CacheUnavailable, DatabaseUnavailable, ImagesUnavailable, Internal)
+
+
 class UnknownField(Invalid):
     code = "unknown_field"
 
@@ -118,7 +123,7 @@ def shown(error: BaseException | None, path: str = "") -> TagmillError:
         return outage(error)
     is_answer = isinstance(error, TagmillError) and (
         error.status < HTTPStatus.INTERNAL_SERVER_ERROR
-        or isinstance(error, CacheUnavailable | DatabaseUnavailable | Internal)
+        or isinstance(error, UNAVAILABLE)
     )
     return error if isinstance(error, TagmillError) and is_answer else Internal(error, path)
 

@@ -4,6 +4,7 @@ TagmillError
 ├── ConfigurationError        a setting is wrong: the process does not start
 ├── DatabaseUnavailable       503 database_unavailable
 │   └── DatabaseBusy          503 database_busy: a statement or a lock took too long
+├── ImagesUnavailable         503 images_unavailable: the image store does not answer
 ├── CacheUnavailable          503 cache_unavailable: TAGMILL_CACHE_URL does not answer
 ├── NotFound                  404 not_found
 │   ├── UnknownExpressionSet  404 unknown_expression_set: lease again, or name expressions by id
@@ -62,6 +63,10 @@ class DatabaseBusy(DatabaseUnavailable):
 
 class CacheUnavailable(TagmillError):
     status, code = 503, "cache_unavailable"
+
+
+class ImagesUnavailable(TagmillError):
+    status, code = 503, "images_unavailable"
 
 
 class NotFound(TagmillError):

@@ -26,7 +26,14 @@ from django.utils import timezone
 
 from tagmill import locks, sql
 from tagmill.config import load
-from tagmill.errors import ImageMissing, ImagesOff, ImageStoreFull, Invalid, NotFound
+from tagmill.errors import (
+    ImageMissing,
+    ImagesOff,
+    ImageStoreFull,
+    ImagesUnavailable,
+    Invalid,
+    NotFound,
+)
 from tagmill.fleet import incarnation
 from tagmill.fleet.models import Partition, SharedImage
 from tagmill_wire import images as wire
@@ -91,20 +98,26 @@ def named(partition: int, name: Name) -> SharedImage:
 
 
 def opened(image: SharedImage) -> IO[bytes]:
-    """Its file, at the beginning. Raises ImageMissing where the store has it no more."""
+    """Its file, at the beginning. Raises ImageMissing where the store has it no more, and
+    ImagesUnavailable."""
     try:
         file: Any = _store().open(image.file)
         # What is far away is fetched here.
         size = file.seek(0, 2)
         file.seek(0)
-    except OSError as error:
-        size, reason = -1, str(error)
-    else:
-        reason = f"it has {size} bytes, not {image.size}"
+    except FileNotFoundError:
+        size = -1
+    except Exception as error:
+        raise _unavailable(error) from error
     if size == image.size:
         found: IO[bytes] = file
         return found
-    log.warning("an image is gone from the store", action="image_gone", file=image.file, why=reason)
+    log.warning(
+        "an image is gone from the store, or another file in its place",
+        action="image_gone",
+        file=image.file,
+        bytes=size,
+    )
     SharedImage.objects.filter(id=image.id, file=image.file).delete()
     raise ImageMissing("the image is gone from the store")
 
@@ -137,7 +150,8 @@ def is_wanted(partition: int, name: Name, size: int) -> bool:
 
 def store(partition: int, name: Name, body: IO[bytes], size: int) -> bool:
     """Keep it in the place of an older one; False where there is one as new. `body` is at its
-    beginning. Raises what `is_wanted` does, and Invalid for a body of another digest."""
+    beginning. Raises what `is_wanted` does, Invalid for a body of another digest, and
+    ImagesUnavailable."""
     if not is_wanted(partition, name, size):
         return False
     if _digest(body) != name.digest:
@@ -145,7 +159,10 @@ def store(partition: int, name: Name, body: IO[bytes], size: int) -> bool:
     body.seek(0)
     asked = f"{name.incarnation}/{partition}-{name.rev}-{name.schema}-{name.digest[:16]}"
     # The store gives another name where there is such a file already.
-    file = _store().save(asked, File(body), max_length=255)
+    try:
+        file = _store().save(asked, File(body), max_length=255)
+    except Exception as error:
+        raise _unavailable(error) from error
     try:
         gone = _stored(partition, name, size, file)
     except BaseException:
@@ -230,6 +247,13 @@ def _digest(body: IO[bytes]) -> str:
     while part := body.read(READ_BYTES):
         hashed.update(part)
     return hashed.hexdigest()
+
+
+def _unavailable(error: Exception) -> ImagesUnavailable:
+    log.error("the image store does not answer", action="images_unavailable", error=repr(error))
+    return ImagesUnavailable(
+        "the image store (TAGMILL_IMAGE_STORE) is out of order; documents are served as before"
+    )
 
 
 def _delete(file: str) -> None:

@@ -23,7 +23,6 @@ import msgspec
 import zstandard
 
 from tagmill_wire import __version__, zstd
-from tagmill_wire.images import SCHEMA as NAMED
 from tagmill_worker import pages
 from tagmill_worker.errors import AnswerTooLarge, ProtocolError
 from tagmill_worker.evaluators import base
@@ -37,7 +36,8 @@ SLOTS = struct.Struct("<I")
 # As an image in a server's store may be at most; and unpacked, with room for what the kernel adds.
 MAX_BYTES = 256 * 2**20
 MAX_IMAGE_BYTES = 512 * 2**20
-MAX_PAGES = 65_536
+# One with more, most of them changes, is quicker read as documents.
+MAX_PAGES = 1024
 MAX_REV = 2**63 - 1
 # An image in columns: 5.6 times smaller at 300 MB a second.
 ZSTD_LEVEL = 3

@@ -5,8 +5,9 @@ starts a pass, in which one expression may take so long.
 `{"page": n, "key": k, "run": [ids], "skip": hex}`, with a page as body, asks for the expressions
 `run` over the slots that neither an earlier page of the pass nor `skip` named; the body may be left
 out where an earlier answer said that the page with that key is held. `"image": stem` names files
-with its image, which the answer names again, with the reason where they are not good; `"packed": n` says that the
-last n bytes of the body are its image, of another worker's making, and the answer has the reason, or "".
+with its image, which the answer names again, with the reason where they are not good;
+`"packed": n` says that the last n bytes of the body are its image, of another worker's making, and
+the answer has the reason why it is not believed, or "".
 `"learn": rev` asks for the vocabulary of those slots' nodes with a higher rev, too;
 `"singly": true` for one expression after the other. `{"drop": [keys]}` forgets pages.
 `{"save": stem, "key": k}`, with the page as body unless it is held, writes its image to files. Out,
@@ -35,7 +36,7 @@ import zstandard
 
 from tagmill_expressions.errors import ExpressionError
 from tagmill_worker import pages
-from tagmill_worker.cache import bundle, files
+from tagmill_worker.cache import files
 from tagmill_worker.errors import ImageRefused, ProtocolError
 from tagmill_worker.evaluators import base, frames, saved
 from tagmill_worker.evaluators.note import Writer
@@ -185,9 +186,8 @@ class Child:
             return None, f"{self._evaluator.name} has no use for it"
         source = partial(pages.nodes, data)
         try:
-            files_ = bundle.unpack_image(packed)
             page = files.digest(data)
-            held = saved.load_packed(self._evaluator, page, *files_, source, self._shadow)
+            held = saved.load_packed(self._evaluator, page, packed, source, self._shadow)
         except (OSError, ImageRefused, ProtocolError) as error:
             return None, str(error)
         return held, ""

@@ -12,13 +12,13 @@ import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, cast
 
 import msgspec
 import orjson
 
 from tagmill_wire import __version__
-from tagmill_worker.cache import files
+from tagmill_worker.cache import bundle, files
 from tagmill_worker.errors import ImageRefused
 from tagmill_worker.evaluators.base import Evaluator, Image, Keeper, Kept, Source
 
@@ -85,28 +85,29 @@ def load(evaluator: Evaluator, stem: Path, source: Source, shadow: float) -> Hel
     """Raises OSError and ImageRefused."""
     with stem.with_suffix(files.SLOTS).open("rb") as file:
         found = file.read(MAX_SLOTS_BYTES)
-    return _load(evaluator, stem.name, found, stem.with_suffix(files.IMAGE), source, shadow)
+    about = _about(evaluator, stem.name, found)
+    return _load(evaluator, about, stem.with_suffix(files.IMAGE), source, shadow)
 
 
 def load_packed(
-    evaluator: Evaluator, page: str, slots: bytes, image: bytes, source: Source, shadow: float
+    evaluator: Evaluator, page: str, packed: bytes, source: Source, shadow: float
 ) -> Held:
     """As `load`, from what another worker's files had; `page`: the digest of the page. The kernel
-    opens files, so the image is in one that has no name. Raises OSError and ImageRefused."""
+    opens files, so the image is in one that has no name. Raises OSError, ImageRefused and
+    ProtocolError."""
+    slots, image = bundle.unpack_image(packed)
+    about = _about(evaluator, page, slots)
     descriptor = os.memfd_create("tagmill-image", os.MFD_CLOEXEC)
     try:
         with os.fdopen(os.dup(descriptor), "wb") as file:
             file.write(image)
         path = Path(f"/proc/self/fd/{descriptor}")
-        return _load(evaluator, page, slots, path, source, shadow)
+        return _load(evaluator, about, path, source, shadow)
     finally:
         os.close(descriptor)
 
 
-def _load(
-    evaluator: Evaluator, page: str, slots: bytes, path: Path, source: Source, shadow: float
-) -> Held:
-    about = _about(evaluator, page, slots)
+def _load(evaluator: Evaluator, about: About, path: Path, source: Source, shadow: float) -> Held:
     with path.open("rb") as file:
         if file.read(HEAD_BYTES).hex() != about.head:
             raise ImageRefused("the image is another one")
