@@ -50,7 +50,7 @@ log = structlog.get_logger("workers.cache")
 
 @dataclass(frozen=True)
 class Watermarks:
-    """Of `most_bytes`: where flushing begins, and where it hurries."""
+    """Where flushing begins, and where it hurries; the ratios are parts of `most_bytes`."""
 
     most_bytes: int
     dirty_ratio: float
