@@ -77,6 +77,7 @@ V1 = [
     route("workers/register", workers.RegisterWorker, "register"),
     route("workers/heartbeat", workers.Heartbeat, "heartbeat"),
     route("workers/fail", workers.GiveUp, "fail"),
+    route("workers/share", workers.ShareOfWorker, "share"),
     route("partitions/", partitions.Partitions, "partitions"),
     route("vocabulary", vocabulary.Words, "vocabulary"),
     route("users/", users.Users, "users"),
