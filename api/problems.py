@@ -122,8 +122,7 @@ def shown(error: BaseException | None, path: str = "") -> TagmillError:
     if error is not None and is_outage(error):
         return outage(error)
     is_answer = isinstance(error, TagmillError) and (
-        error.status < HTTPStatus.INTERNAL_SERVER_ERROR
-        or isinstance(error, UNAVAILABLE)
+        error.status < HTTPStatus.INTERNAL_SERVER_ERROR or isinstance(error, UNAVAILABLE)
     )
     return error if isinstance(error, TagmillError) and is_answer else Internal(error, path)
 

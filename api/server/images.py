@@ -45,6 +45,7 @@ _ASKED = (
 )
 GET = Operation(
     name="partitions_images_read",
+    summary="Read a shared image",
     method="get",
     path=_PATH,
     tag="worker protocol",
@@ -65,6 +66,7 @@ GET = Operation(
 )
 PUT = Operation(
     name="partitions_images_update",
+    summary="Share an image",
     method="put",
     path=_PATH,
     tag="worker protocol",
