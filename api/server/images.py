@@ -149,10 +149,10 @@ class ImageResource(Native):
         request.finish()
 
     async def _put(self, request: Request, token: str) -> None:
-        refuse_type(request.getHeader("content-type"), MEDIA_TYPE)
+        given = request.getHeader("content-type")
         length = int(request.getHeader("content-length") or 0)
         stored = await self._threads.call(
-            put, token, self._partition, self._name, request.content, length
+            put, (token, self._partition, self._name), given, request.content, length
         )
         outcome = "stored" if stored else "superseded"
         metrics.IMAGES.labels(outcome).inc()
@@ -212,9 +212,11 @@ def find(token: str, partition: int, name: str, asked: dict[str, str]) -> Shared
     return images.named(partition, Name.read(name))
 
 
-def put(token: str, partition: int, name: str, body: Any, size: int) -> bool:
-    """In a thread: whether it was stored. Raises as `find`."""
+def put(asked: tuple[str, int, str], content_type: str | None, body: Any, size: int) -> bool:
+    """In a thread: whether it was stored. Raises as `find`, and UnsupportedMedia."""
+    token, partition, name = asked
     _check(token, partition)
+    refuse_type(content_type, MEDIA_TYPE)
     return images.store(partition, Name.read(name), body, size)
 
 
