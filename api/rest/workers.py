@@ -7,8 +7,10 @@ What workers ask for all the time is native: `lease` (api/server/lease.py), `com
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, TypeVar, cast
 
+from django.db.models import Q
 from django.http import HttpResponse
 from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
@@ -19,11 +21,13 @@ from rest_framework.response import Response
 
 from api import limits
 from api.authentication import WorkerTokenAuthentication
-from api.openapi import reference
+from api.openapi import Says, reference
 from api.parsers import MessageParser
 from api.permissions import IsWorker
 from api.protocol import check_leases, message, registered
+from api.rest import filters
 from api.rest.base import Resource
+from api.rest.clusters import cluster_named
 from api.roles import Role
 from tagmill.config import load
 from tagmill.errors import Invalid
@@ -65,26 +69,60 @@ class WorkerOut(serializers.Serializer[Any]):
     leases = LeaseOut(many=True)
 
 
+def _is_alive(wanted: bool) -> Q:
+    since = timezone.now() - timedelta(seconds=load().lease_seconds)
+    return Q(last_heartbeat__gt=since) if wanted else Q(last_heartbeat__lte=since)
+
+
+def _answers_for(key: str) -> Q:
+    named = WorkerToken.clusters.through.objects.filter(cluster=cluster_named(key).id)
+    return Q(token__all_clusters=True) | Q(token__in=named.values("workertoken"))
+
+
+FILTERS = (
+    filters.flag("alive", _is_alive, "Whether it was heard of within TAGMILL_LEASE_SECONDS."),
+    filters.text("cluster", _answers_for, "A cluster that it may answer for, by name or uuid."),
+    filters.text("prefix", "name__istartswith", "What the name begins with, in any case."),
+)
+
+
 class Workers(Resource):
     roles = {"GET": Role.OPERATOR}
     has_pages = True
+    filters = FILTERS
+    orders = {"registered_at": "id", "-registered_at": "-id"}
     serializer_class = WorkerOut
     queryset = Worker.objects.all()
 
     @extend_schema(operation_id="workers_list", responses=WorkerOut(many=True))
     def get(self, request: Request) -> Response:
+        """List the workers
+
+        With what each of them holds."""
         found = Worker.objects.select_related("token").prefetch_related("leases", "token__clusters")
-        return self.page(
-            found, lambda rows: WorkerOut([*map(_with_clusters, rows)], many=True).data
-        )
+        return self.page(found, lambda rows: [_body(row) for row in rows])
 
 
-def _with_clusters(worker: Any) -> Any:
-    found = workers.clusters_of(worker.token)
-    worker.clusters = None if found is None else [cluster.name for cluster in found]
+OWN = ("uuid", "name", "evaluator", "version", "host", "pid", "registered_at", "last_heartbeat")
+OF_LEASE = ("uuid", "rev", "leased_at", "deadline")
+
+
+def _body(worker: Worker) -> dict[str, Any]:
+    named = workers.clusters_of(worker.token)
     silence = timezone.now() - worker.last_heartbeat
-    worker.alive = silence.total_seconds() < load().lease_seconds
-    return worker
+    return {
+        **{name: getattr(worker, name) for name in OWN},
+        "token": worker.token.name,
+        "clusters": None if named is None else [cluster.name for cluster in named],
+        "alive": silence.total_seconds() < load().lease_seconds,
+        "leases": [
+            {
+                "partition": lease.partition_id,
+                **{name: getattr(lease, name) for name in OF_LEASE},
+            }
+            for lease in worker.leases.all()
+        ],
+    }
 
 
 class WorkerCall(Resource):
@@ -125,7 +163,6 @@ def _documented(
         operation_id=f"workers_{operation}",
         request={"application/json": reference(asked)},
         responses={(status, "application/json"): said},
-        description=f"See docs/protocol.md, `{operation}`.",
         tags=["worker protocol"],
     )
 
@@ -133,6 +170,9 @@ def _documented(
 class RegisterWorker(WorkerCall):
     @_documented("register", messages.Register, messages.Registered, 201)
     def post(self, request: Request) -> HttpResponse:
+        """Register a worker
+
+        See docs/protocol.md, `register`."""
         said = self.message(messages.Register)
         worker = workers.register(self.token, said)
         named = workers.clusters_of(self.token)
@@ -153,10 +193,14 @@ class RegisterWorker(WorkerCall):
 
 
 class Heartbeat(WorkerCall):
+    says = {"POST": Says(errors=("worker_gone", "incarnation_changed"))}
     body_limit = limits.LIST
 
     @_documented("heartbeat", messages.Heartbeat, messages.HeartbeatAnswer)
     def post(self, request: Request) -> HttpResponse:
+        """Say that a worker lives
+
+        See docs/protocol.md, `heartbeat`."""
         asked = self.message(messages.Heartbeat)
         check_leases(asked.leases)
         lost = leases.heartbeat(self.worker(asked.worker), asked.leases)
@@ -164,10 +208,14 @@ class Heartbeat(WorkerCall):
 
 
 class GiveUp(WorkerCall):
+    says = {"POST": Says(errors=("worker_gone", "incarnation_changed"))}
     body_limit = limits.LIST
 
     @_documented("fail", messages.GiveUp, None)
     def post(self, request: Request) -> HttpResponse:
+        """Give leases back
+
+        See docs/protocol.md, `fail`."""
         asked = self.message(messages.GiveUp)
         if not 0 <= asked.delay <= MAX_DELAY:
             raise Invalid(f"must be 0 to {MAX_DELAY} seconds", field="delay")

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from api import codes
 from api.server import (
     batches,
     completion,
@@ -47,7 +48,7 @@ def add_native(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     found = msgspec.json.schema_components(MESSAGES, ref_template=place)[1]
     if twice := schemas.keys() & found.keys():
         raise ValueError(f"serializers and messages have the same names: {sorted(twice)}")
-    schemas.update(found)
+    schemas.update(found | codes.schemas())
     for operation in OPERATIONS:
         methods = paths.setdefault(operation.path, {})
         if operation.method in methods:

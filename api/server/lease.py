@@ -32,6 +32,8 @@ OPERATION = Operation(
     path="/api/v1/workers/lease",
     tag="worker protocol",
     schemes=WORKERS,
+    summary="Lease partitions",
+    errors=("invalid", "malformed_body", "worker_gone", "incarnation_changed"),
     description="See docs/protocol.md, `lease`. Without work, the answer is held back for as long "
     f"as `Prefer` asks for. `max_partitions` is 1 to {MAX_PARTITIONS}; `holds` names {MAX_HOLDS} "
     "partitions at most.",

@@ -147,6 +147,12 @@ SPECTACULAR_SETTINGS = {
         "WaitReason": "tagmill.tags.waiting.REASONS",
         "TagKind": ["automatic", "manual"],
         "AuditKind": "tagmill.audit.models.Event.Kind",
+        "AuditAction": "tagmill.audit.models.Event.Action",
+        "AuditVia": "tagmill.audit.models.Event.Via",
+        "PreviewState": ["evaluating", "complete", "failed"],
+        "WordKind": ["element", "attribute", "value"],
+        "RoleName": "api.roles.GROUPS",
+        "WarningCode": "api.rest.tags.WARNING_CODES",
     },
 }
 
