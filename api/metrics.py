@@ -242,8 +242,8 @@ def _documents(
     size.add_metric([], figures.bytes)
     for cluster, probe, ratio in figures.ratios:
         ratios.add_metric([cluster, probe], ratio)
-    left.add_metric([], figures.state.left)
-    damaged.add_metric([], figures.state.damaged)
+    left.add_metric([], figures.left)
+    damaged.add_metric([], figures.damaged)
 
 
 def tags_by_state(stale: set[int]) -> dict[str, int]:

@@ -50,10 +50,12 @@ class Ratio(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """`bytes`: what the table of documents takes, with its index and what is out of its rows."""
+    """`bytes`: what the table of documents takes, with its index and what is out of its rows. `left`
+    and `damaged` as in State."""
 
     bytes: int
-    state: State
+    left: int
+    damaged: int
     ratios: list[Ratio]
 
 
@@ -82,8 +84,8 @@ def state() -> State:
 
 
 def figures() -> Figures:
-    (size,) = sql.values(__file__, "document_bytes", {})
-    return Figures(size, state(), sql.named(Ratio, __file__, "document_ratios", {}))
+    ((size, left, damaged, *columns),) = sql.rows(__file__, "document_figures", {})
+    return Figures(size, left, damaged, [Ratio(*row) for row in zip(*columns, strict=True)])
 
 
 def run(seconds: float) -> int:

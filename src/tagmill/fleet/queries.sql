@@ -109,17 +109,21 @@ WHERE total <= %(max_bytes)s
 SELECT node, probe, "left", damaged, now() >= not_before FROM document_packing
 
 
--- name: document_bytes
--- What documents take on the disk, with their index and what is out of their rows. No row is read.
-SELECT pg_total_relation_size('document')
-
-
--- name: document_ratios
--- How the dictionaries of today packed at the last look.
-SELECT DISTINCT ON (c.name, d.probe) c.name, d.probe, d.ratio_now
-FROM document_dictionary d
-JOIN cluster c ON c.id = d.cluster_id
-ORDER BY c.name, d.probe, d.version DESC
+-- name: document_figures
+-- What documents take on the disk, with their index and what is out of their rows; how far packing anew came; and how
+-- the dictionaries of today packed at the last look (three arrays, in the same order). No document is read.
+WITH today AS (
+    SELECT DISTINCT ON (c.name, d.probe) c.name, d.probe, d.ratio_now
+    FROM document_dictionary d
+    JOIN cluster c ON c.id = d.cluster_id
+    ORDER BY c.name, d.probe, d.version DESC
+)
+SELECT pg_total_relation_size('document'),
+       coalesce((SELECT "left" FROM document_packing), 0),
+       coalesce((SELECT damaged FROM document_packing), 0),
+       ARRAY(SELECT name::text FROM today ORDER BY name, probe),
+       ARRAY(SELECT probe::text FROM today ORDER BY name, probe),
+       ARRAY(SELECT ratio_now FROM today ORDER BY name, probe)
 
 
 -- name: ensure_packing

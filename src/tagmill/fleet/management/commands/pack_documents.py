@@ -29,5 +29,5 @@ class Command(BaseCommand):
         )
         for found in after.ratios:
             self.stdout.write(f"{found.cluster} {found.probe}: {found.ratio:.1%} of the XML")
-        if after.state.damaged:
-            raise CommandError(f"{after.state.damaged} documents cannot be read: see the log")
+        if after.damaged:
+            raise CommandError(f"{after.damaged} documents cannot be read: see the log")
