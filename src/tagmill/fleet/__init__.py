@@ -9,6 +9,7 @@ It knows no expression. Uploads enter by `tagmill.flows.ingest`, which writes no
 - `documents`, `digests`: what an upload holds, checked before any lock is taken.
 - `partitions`: locked partitions, which hand out slots and raise revs.
 - `batches`: the documents of a partition in pages, for workers.
+- `images`: images of partitions that workers share, in the image store.
 - `incarnation`: which history of the database a rev belongs to.
 - `vocabularies`: the names and values that documents contain.
 """
@@ -20,6 +21,7 @@ __all__ = [
     "dictionaries",
     "digests",
     "documents",
+    "images",
     "incarnation",
     "models",
     "packing",

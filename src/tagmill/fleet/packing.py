@@ -50,8 +50,8 @@ class Ratio(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """`bytes`: what the table of documents takes, with its index and what is out of its rows. `left`
-    and `damaged` as in State."""
+    """`bytes`: what the table of documents takes, with its index and what is out of its rows.
+    `left` and `damaged` as in State."""
 
     bytes: int
     left: int

@@ -18,7 +18,7 @@ SELECT 1, CASE WHEN EXISTS (SELECT FROM document) THEN now() + interval '15 minu
 
 
 class Migration(migrations.Migration):
-    dependencies = [("fleet", "0007_settled")]
+    dependencies = [("fleet", "0008_shared_image")]
 
     operations = [
         migrations.CreateModel(
