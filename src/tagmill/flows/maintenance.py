@@ -5,6 +5,7 @@ Procrastinate starts each once an interval, however many servers there are.
 | task | every | what it does |
 |---|---|---|
 | reap | 5 s | takes back leases whose deadline has passed |
+| place | 5 s | gives what dead workers owned, and new partitions, to others that live |
 | sweep | 10 s | finds work that the queue forgot, publishes what a crash left behind, forgets
 |         |       | failed attempts that were followed by results |
 | learn | 15 s | leaves vocabularies that lag behind to idle workers |
@@ -41,7 +42,7 @@ from tagmill.locks import Lock
 from tagmill.matches import expression_sets
 from tagmill.tags import changes, previews, publishing, rebuilds
 from tagmill.tags.models import Rebuild
-from tagmill.work import leases, queue, workers
+from tagmill.work import leases, membership, queue, workers
 
 log = structlog.get_logger("tagmill.maintenance")
 
@@ -83,6 +84,12 @@ def bounded(work: Callable[[], object]) -> Callable[[], None]:
 def reap() -> int:
     """How many leases had expired."""
     return leases.reap()
+
+
+@_periodic("* * * * * */5")
+def place() -> bool:
+    """Whether anything has another owner."""
+    return membership.refresh()
 
 
 @_periodic("* * * * * */10")

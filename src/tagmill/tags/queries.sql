@@ -268,15 +268,6 @@ WHERE n.deleted_at IS NULL
 ORDER BY n.partition_id, n.slot
 
 
--- name: notify_previews
--- Wakes those who wait for a preview of one of the expressions given, if there are any.
--- Relies on: whoever is woken sees this transaction, since it has committed.
-SELECT pg_notify('tagmill_preview', '')
-WHERE EXISTS (
-    SELECT FROM preview v WHERE v.expression_id = ANY(%(expressions)s) AND v.completed_at IS NULL
-)
-
-
 -- name: present_members
 -- For each partition where an expression holds somewhere: (partition, capacity, members, slots of nodes that
 -- were deleted after the evaluation, which may still have a bit). Relies on: a tombstone's rev is above the
@@ -318,6 +309,22 @@ CROSS JOIN LATERAL (
 WHERE %(cluster)s::bigint IS NULL OR p.cluster_id = %(cluster)s
 ORDER BY p.id
 
+
+-- name: preview_verdicts
+-- Whether the preview's expression matches the live nodes that are named; null where it is not evaluated
+-- yet. The whole partition waits for its evaluation, as the preview's counts do.
+-- Relies on: a node's slot is its own for ever; a bitmap that is too short for it has no bit of it.
+SELECT n.system_id, n.hostname, c.name,
+       CASE WHEN m.members IS NULL THEN NULL
+            WHEN n.slot < 8 * octet_length(m.members) THEN get_bit(m.members, n.slot) = 1
+            ELSE false
+       END
+FROM node n
+JOIN partition p ON p.id = n.partition_id
+JOIN cluster c ON c.id = p.cluster_id
+LEFT JOIN effective_match m ON m.partition_id = n.partition_id AND m.expression_id = %(expression)s
+WHERE n.system_id = ANY(%(nodes)s) AND n.deleted_at IS NULL
+ORDER BY n.system_id
 
 -- name: preview_progress
 -- For each preview given: (uuid, partitions, those that have not reached their target, when it was
