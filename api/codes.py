@@ -218,6 +218,11 @@ CODES: Mapping[str, Code] = {
         "The counters of attempts cannot be reached.",
         "Look at TAGMILL_CACHE_URL on the server.",
     ),
+    "images_unavailable": Code(
+        503,
+        "Shared images cannot be reached.",
+        "The worker goes on without them; look at TAGMILL_IMAGE_STORE on the server.",
+    ),
     "not_migrated": Code(
         503,
         "The database lacks migrations.",
