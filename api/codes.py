@@ -107,6 +107,12 @@ CODES: Mapping[str, Code] = {
         "Look at the name; lists say what there is.",
         ("field",),
     ),
+    "images_off": Code(
+        404, "The server keeps no shared images.", "The worker fetches the documents."
+    ),
+    "image_missing": Code(
+        404, "There is no such shared image, or it is gone.", "The worker fetches the documents."
+    ),
     "unknown_expression_set": Code(
         404,
         "The worker names an expression set that is gone.",
@@ -177,6 +183,9 @@ CODES: Mapping[str, Code] = {
         "A condition was sent where none is checked.",
         "Leave it away.",
     ),
+    "image_store_full": Code(
+        409, "The shared images have as much room as they may have.", "The worker goes on without."
+    ),
     "too_large": Code(
         413, "The body, or a part of it, is too large.", "Send less at a time.", ("field", "limit")
     ),
@@ -184,6 +193,9 @@ CODES: Mapping[str, Code] = {
         415,
         "The body is of a type, or in an encoding, that is not understood here.",
         "Send what is described.",
+    ),
+    "range_not_satisfiable": Code(
+        416, "The range that is asked for is not there.", "Ask for the whole."
     ),
     "too_expensive": Code(
         422,
