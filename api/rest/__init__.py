@@ -17,6 +17,7 @@ __all__ = [
     "tags",
     "tokens",
     "users",
+    "verdicts",
     "vocabulary",
     "workers",
 ]

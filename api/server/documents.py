@@ -9,7 +9,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, unquote
 
@@ -23,7 +22,15 @@ from api.server import users
 from api.server.grouping import Bounds, Grouping
 from api.server.http import Request, route_of
 from api.server.native import Native, body_of, refuse_strange, respond
-from api.server.operations import BROWSERS, CONDITIONS, Answer, Content, Operation, Parameter
+from api.server.operations import (
+    BINARY,
+    BROWSERS,
+    CONDITIONS,
+    Answer,
+    Content,
+    Operation,
+    Parameter,
+)
 from api.server.threads import Threads
 from api.strict import refuse_type
 from tagmill.audit.acting import Actor, acting
@@ -62,12 +69,14 @@ OPERATION = Operation(
     path="/api/v1/nodes/{system_id}/document",
     tag="nodes",
     schemes=BROWSERS,
+    summary="Upload a node's document",
+    errors=("invalid", "invalid_document", "csrf_failed", "busy"),
     description="The XML that one probe printed, stored as it is but for its XML declaration.",
     parameters=(
         Parameter("probe", "lshw, lldp, ...", {"type": "string", "default": LSHW}),
         *CONDITIONS,
     ),
-    request=Content(XML[0], {"type": "string"}, "<list>...</list>", XML[1:]),
+    request=Content(XML[0], BINARY, "<list>...</list>", XML[1:]),
     answers={
         200: Answer(
             "What came of it.",
@@ -140,17 +149,11 @@ class DocumentResource(Native):
             refuse=lambda: refuse_strange(request, PARAMETERS, understands_conditions=True),
             system_id=self._system_id,
             probe=query.get("probe", [LSHW])[-1],
-            condition=etags.condition(partial(_header, request)),
+            condition=etags.condition(request.joined),
             content_type=request.getHeader("content-type"),
             body=body_of(request),
             request_id=uuid.uuid4().hex,
         )
-
-
-def _header(request: Request, name: str) -> str | None:
-    """Sent in several lines, it is one list."""
-    lines = request.requestHeaders.getRawHeaders(name.encode(), [])
-    return b",".join(lines).decode("latin-1") if lines else None
 
 
 def put_all(asked: Sequence[Put]) -> list[Verdict | BaseException]:

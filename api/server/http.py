@@ -35,6 +35,7 @@ ROUTINE = frozenset(
     {
         "lease",
         "batch",
+        "image",
         "heartbeat",
         "complete",
         "workers",
@@ -141,6 +142,11 @@ class Request(server.Request):
             return super().getHeader(key)
         value = super().getHeader(key.encode("latin-1"))
         return None if value is None else value.decode("latin-1")
+
+    def joined(self, name: str) -> str | None:
+        """A header that is a list, which a client may send in several lines."""
+        lines = self.requestHeaders.getRawHeaders(name.encode("latin-1"), [])
+        return b",".join(lines).decode("latin-1") if lines else None
 
     def handleContentChunk(self, data: bytes) -> None:
         if self.is_refused:

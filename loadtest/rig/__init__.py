@@ -1,11 +1,14 @@
 """What a bench runs: a scratch database, a server, workers, and clients."""
 
 __all__ = [
+    "behaviour",
     "changes",
     "clients",
     "definitions",
+    "generator",
     "http",
     "ingest",
+    "postgres",
     "processes",
     "rig",
     "scratch",
