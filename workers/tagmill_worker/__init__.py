@@ -3,7 +3,7 @@
 - `command`: the program `tagmill-worker`.
 - `settings`: its options.
 - `evaluators`: the child process that evaluates, and the evaluators that it can use.
-- `completer`, `pages`, `runtime`: bounds and formats that simulated workers share, and how they plan
+- `completer`, `pages`, `runtime`: bounds and formats that simulated workers share; how they plan,
   and what they say: `job`, `sets`, `store`.
 """
 
