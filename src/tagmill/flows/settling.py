@@ -22,10 +22,12 @@ from tagmill.fleet.at_rest import AtRest
 from tagmill.fleet.documents import CheckedUpload
 from tagmill.fleet.partitions import Held, HeldPartitions
 from tagmill.flows.writes import Changed, Stored
-from tagmill.matches import comparing, matches, staleness, verdicts
+from tagmill.matches import comparing, flips, matches, staleness, verdicts
 from tagmill.matches.comparing import Slots
+from tagmill.matches.flips import Change
 from tagmill.matches.matches import Result
 from tagmill.matches.verdicts import ExpressionSet, Verdicts
+from tagmill.tags import rebuilds
 from tagmill_wire import bitmap
 
 log = structlog.get_logger("tagmill.settling")
@@ -151,8 +153,11 @@ def _flip(
     are, and its matches stay as old as they were."""
     if not all(held[partition].before for partition in found):
         return None
-    of = {partition: _verdicts(slots, evaluated) for partition, slots in found.items()}
-    differences = comparing.differing(found, of)
+    of = {
+        partition: comparing.Changed(held[partition].before, slots, _verdicts(slots, evaluated))
+        for partition, slots in found.items()
+    }
+    differences = comparing.differing(of, live=True)
     for partition, difference in differences.items():
         place = held[partition]
         if difference.version != evaluated.live.version or difference.has_fresh:
@@ -160,14 +165,18 @@ def _flip(
         if difference.has_bare and place.before == place.settled_rev:
             return None
     fresh = set()
+    changes = []
     for partition, difference in differences.items():
-        place, slots = held[partition], found[partition]
+        place = held[partition]
         if place.before == place.settled_rev and difference.answered:
             place.settled_rev = place.rev
-            if difference.answered == len(evaluated.live.ids):
+            if len(difference.answered) == len(evaluated.live.ids):
                 fresh.add(partition)
-        if members := {**difference.flips, **difference.others}:
-            matches.show(place, slots.slots, members, _bits(slots, of[partition]))
+        changes += [
+            Change(expression, partition, place.before, place.rev, flip)
+            for expression, flip in sorted({**difference.flips, **difference.others}.items())
+        ]
+    flips.show(changes, held)
     return fresh
 
 
@@ -186,9 +195,10 @@ def _apply(
     # Under the lock, and so after whatever came between: what became live has no verdict.
     live = verdicts.current().ids
     applied = matches.apply_held(results, held, known)
-    return {
-        partition for partition in found if all((key, partition) in applied.keys for key in live)
-    }
+    if any(not held[partition].before for partition in found):
+        # A tag may have waited for a partition without a node, which now has matches.
+        rebuilds.look_again(list(live))
+    return {partition for partition in found if applied.of(partition).issuperset(live)}
 
 
 def _slots(items: Sequence[Changed], positions: Mapping[str, tuple[int, Digests]]) -> Slots | None:
