@@ -262,7 +262,8 @@ class Worker:
 
     def _room(self) -> int:
         """The bytes that the worker can hold."""
-        on_disk = self._settings.cache_bytes if self.tier is not None and self.tier.is_on else 0
+        has_cache = self.tier is not None and self.tier.upkeep.is_on
+        on_disk = self._settings.cache_bytes if has_cache else 0
         return min(MAX_ROOM, max(on_disk, self._settings.store_bytes))
 
     def _unwanted(self, answer: LeaseAnswer) -> None:
