@@ -18,13 +18,14 @@ from twisted.internet.task import LoopingCall
 from twisted.web.wsgi import WSGIResource
 
 from api import metrics
-from api.limits import DOCUMENT, LARGE, LEASE, SMALL, BodyLimit
+from api.limits import DOCUMENT, IMAGE, LARGE, LEASE, SMALL, BodyLimit
 from api.server import (
     batches,
     completion,
     documents,
     expression_sets,
     health,
+    images,
     imports,
     lease,
     pools,
@@ -41,6 +42,7 @@ from api.server.events import PREVIEWS, REBUILDS, EventsResource, Kind
 from api.server.expression_sets import ExpressionSetResource
 from api.server.health import Health, Metrics, Ready
 from api.server.http import Caps, Request, Route, Site
+from api.server.images import ImageResource
 from api.server.imports import Import, ImportResource
 from api.server.lease import LeaseResource
 from api.server.listener import Listener
@@ -80,6 +82,7 @@ class Server:
         self._rest, self._native = made["rest"], made["native"]
         self._heartbeats, self._completions = made["heartbeat"], made["complete"]
         self._importers, self._uploaders = made["import"], made["upload"]
+        self._imagers = made["image"]
         self._uploads = documents.uploads(reactor, self._uploaders)
         self._broker = Broker(reactor, self._take, self._give_back, config.part(WAKE))
         self._rebuilds, self._previews = self._watch(REBUILDS), self._watch(PREVIEWS)
@@ -215,6 +218,7 @@ class Server:
                 expression_sets.OPERATION,
                 partial(ExpressionSetResource, self._native),
             ),
+            _native("image", images.GET, partial(ImageResource, self._imagers), IMAGE),
             _native(
                 "events",
                 REBUILDS.operation,

@@ -16,6 +16,7 @@ from api.server import (
     events,
     expression_sets,
     health,
+    images,
     imports,
     lease,
 )
@@ -26,6 +27,8 @@ OPERATIONS = (
     completion.OPERATION,
     batches.OPERATION,
     expression_sets.OPERATION,
+    images.GET,
+    images.PUT,
     imports.OPERATION,
     documents.OPERATION,
     events.REBUILDS.operation,

@@ -164,6 +164,18 @@ class Config(BaseSettings):
     """Memory for batch bodies kept serialised and compressed; each process has its part. 0 keeps
     none."""
 
+    image_store: str = ""
+    """Where images of partitions are that workers share: a directory, the same for all servers, or
+    `s3://bucket/prefix` (needs `pip install 'django-storages[s3]'`; keys and address are in boto3's
+    own variables, as `AWS_ENDPOINT_URL_S3`). Empty: `images` in the data directory."""
+
+    image_store_bytes: Annotated[int, Field(ge=0)] = 16 * 1024 * MIB
+    """Bytes that all shared images may take; beyond it none is stored. 0: none are shared."""
+
+    image_bytes: Annotated[int, Field(ge=1 * MIB, le=256 * MIB)] = 64 * MIB
+    """The largest image of a partition that a worker may share. 1024 nodes of 60 kB have some 5 MB.
+    """
+
     lease_seconds: Annotated[int, Field(ge=2, le=3600)] = 60
     """How long a lease lasts without a heartbeat, by the database's clock."""
 

@@ -14,6 +14,7 @@ Procrastinate starts each once an interval, however many servers there are.
 | settle | 1 min | puts totals in the place of the targets of rebuilds that are over |
 | clean | 10 min | deletes finished jobs, old rebuilds, old events of the audit, old changes and
 |         |       | expired sessions, and drops partitions that are full of deleted nodes |
+| images | 10 min | deletes shared images that nobody will read |
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from tagmill import locks, sql
 from tagmill.audit import trail
 from tagmill.config import load
 from tagmill.database import MAINTENANCE_SECONDS
+from tagmill.fleet import images as shared
 from tagmill.fleet import incarnation
 from tagmill.flows import full_partitions
 from tagmill.locks import Lock
@@ -139,6 +141,12 @@ def clean() -> None:
         old = Rebuild.objects.filter(finished_at__lt=Now() - age)
         ids = [rebuild.id for rebuild in locks.rows(old, to_delete=True)]
         Rebuild.objects.filter(id__in=ids).delete()
+
+
+@_periodic("5-59/10 * * * * 15")
+def images() -> int:
+    """How many were deleted."""
+    return shared.sweep()
 
 
 def collect_expressions() -> int:
