@@ -13,6 +13,7 @@ __all__ = [
     "partitions",
     "previews",
     "rebuilds",
+    "root",
     "schema",
     "tags",
     "tokens",
