@@ -83,14 +83,15 @@ class Name(serializers.CharField):
 class Resource(GenericAPIView[Any]):
     """`roles`: the role a method takes, where it is not viewer for reading and operator for the
     rest. `parameters`: the query parameters known, beside those of pages. `body_limit`: of what is
-    sent to it. `conditional`: the methods that check If-Match and If-None-Match; elsewhere they are
-    refused."""
+    sent to it. `max_limit`: of a page. `conditional`: the methods that check If-Match and
+    If-None-Match; elsewhere they are refused."""
 
     roles: ClassVar[dict[str, Role]] = {}
     body_limit: ClassVar[BodyLimit] = SMALL
     parameters: ClassVar[frozenset[str]] = frozenset()
     conditional: ClassVar[frozenset[str]] = frozenset()
     keyset: ClassVar[str] = "id"
+    max_limit: ClassVar[int] = pagination.MAX_LIMIT
     pagination_class = KeysetPagination
     schema = Schema()
     has_pages: ClassVar[bool] = False
@@ -124,7 +125,7 @@ class Resource(GenericAPIView[Any]):
     ) -> Response:
         """The same of rows with a number as their `key`: `rows(after, limit)` are those above."""
         parameters = self.request.query_params
-        limit = pagination.limit_of(parameters)
+        limit = pagination.limit_of(parameters, self.max_limit)
         cursor = parameters.get("after")
         found = rows(pagination.decode(cursor, int) if cursor else -1, limit + 1)
         following = None

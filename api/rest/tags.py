@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 from django.contrib.auth.models import User
 from django.db.models import QuerySet
-from django.http import HttpResponse
+from django.http import StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -15,9 +17,13 @@ from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
 from api import etags, limits
+from api.encoding import dumps
+from api.renderers import NDJSON, JSONRenderer, NDJSONRenderer
 from api.rest import rebuilds as rebuild_resources
 from api.rest import waits
 from api.rest.base import Resource, Strict, one, with_etag
+from api.strict import refuse_unknown
+from tagmill import sql
 from tagmill.config import load
 from tagmill.errors import TooLarge
 from tagmill.fleet.models import Node
@@ -39,6 +45,8 @@ from tagmill_expressions.lint import CODES
 MAX_ASSIGNED = 10_000
 MAX_NAMESPACES = 32
 MAX_CLUSTERS = 1000
+# In one page of a tag's nodes: three quarters of a megabyte of JSON, and a tenth of a second.
+MAX_NODES = 10_000
 
 
 class TagFields(Strict):
@@ -302,15 +310,20 @@ def _expected(request: Request) -> Callable[[Tag], None]:
 
 
 class NodesOfTag(Resource):
-    """The nodes of the published definition. 304 while the membership has not changed."""
+    """The nodes of the published definition. 304 while the membership has not changed.
+    `Accept: application/x-ndjson` asks for all of them in one answer, a line each."""
 
     has_pages = True
+    max_limit = MAX_NODES
+    renderer_classes = (JSONRenderer, NDJSONRenderer)
     serializer_class = Member
     queryset = Node.objects.all()
 
-    @extend_schema(responses=Member(many=True))
-    def get(self, request: Request, name: str) -> HttpResponse:
+    @extend_schema(responses={200: Member(many=True), (200, NDJSON): OpenApiTypes.STR})
+    def get(self, request: Request, name: str) -> HttpResponseBase:
         tag = tag_named(name)
+        if request.accepted_renderer.media_type == NDJSON:
+            return self._all(tag)
         return with_etag(
             request,
             members.etag(tag),
@@ -319,6 +332,20 @@ class NodesOfTag(Resource):
                 lambda rows: [member(row) for row in rows],
             ),
         )
+
+    def _all(self, tag: Tag) -> StreamingHttpResponse:
+        """As of one moment."""
+        refuse_unknown(self.request.query_params, (), "parameter")
+        return StreamingHttpResponse(_lines(tag.id), content_type=NDJSON)
+
+
+def _lines(tag: int) -> Iterator[bytes]:
+    """All nodes of a tag, a line each, in blocks."""
+    wanted, after = places.Filters(tags=(tag,)), places.BEFORE_ALL
+    with sql.snapshot():
+        while rows := places.matching(wanted, after, MAX_NODES):
+            yield b"".join(dumps(member(row)) + b"\n" for row in rows)
+            after = rows[-1].key
 
 
 class RebuildTag(Resource):

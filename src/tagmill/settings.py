@@ -74,7 +74,7 @@ TEMPLATES = [
 ]
 
 DATABASES = {"default": database.django_settings(CONFIG)}
-CACHES = {"default": caches.django_settings(CONFIG)}
+CACHES = caches.django_settings(CONFIG)
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in (
