@@ -149,6 +149,12 @@ CACHE_SERVERS = Counter(
     ["outcome"],
     registry=REGISTRY,
 )
+IMAGES = Counter(
+    "tagmill_images_total",
+    "Shared images asked for, hit or miss, and sent, stored or superseded by one as new",
+    ["outcome"],
+    registry=REGISTRY,
+)
 EVALUATION_SECONDS = Histogram(
     "tagmill_evaluation_seconds_per_document",
     "Seconds that a worker took for one document, averaged over each partition it completed",

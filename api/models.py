@@ -21,6 +21,7 @@ class UserToken(models.Model):
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens"
     )
     role = models.CharField(max_length=64, help_text="the role it was issued with")
+    name = models.CharField(max_length=64, blank=True, help_text="what it is for")
     is_login = models.BooleanField(default=False, help_text="made by a name and a password")
     created_at = models.DateTimeField(db_default=Now(), editable=False)
     expires_at = models.DateTimeField(null=True, help_text="null: never")

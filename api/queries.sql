@@ -25,6 +25,11 @@ ON CONFLICT (scope) DO UPDATE SET is_off = excluded.is_off, changed_at = now()
 UPDATE body_cache_control SET is_off = false, changed_at = now() WHERE is_off
 
 
+-- name: body_cache_announce
+-- Wakes the servers. Relies on: they need not hear it; names hold the generation.
+SELECT pg_notify(%(channel)s, %(payload)s)
+
+
 -- name: body_cache_report
 -- What one process has counted by now, one row for each keyspace.
 INSERT INTO body_cache_report (process, keyspace, lookups, hits, misses, coalesced, evicted_bytes, oversize, builds,

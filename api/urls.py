@@ -24,6 +24,7 @@ from api.rest import (
     tags,
     tokens,
     users,
+    verdicts,
     vocabulary,
     workers,
 )
@@ -49,6 +50,8 @@ def route(pattern: str, view: Any, name: str) -> URLPattern:
 
 V1 = [
     route("auth/token", tokens.Token, "token"),
+    route("auth/tokens/", tokens.OwnTokens, "own-tokens"),
+    route("auth/tokens/<str:key>", tokens.OneOwnToken, "own-token"),
     route("clusters/", clusters.Clusters, "clusters"),
     route("clusters/<str:cluster>", clusters.OneCluster, "cluster"),
     route("nodes/", nodes.Nodes, "nodes"),
@@ -69,6 +72,7 @@ V1 = [
     route("definitions/explain", explain.ExplainDefinition, "explain-definition"),
     route("previews/", previews.Previews, "previews"),
     route("previews/<uuid:uuid>", previews.OnePreview, "preview"),
+    route("previews/<uuid:uuid>/verdicts", verdicts.VerdictsOfPreview, "verdicts-of-preview"),
     route("previews/<uuid:uuid>/nodes", previews.NodesOfPreview, "nodes-of-preview"),
     route("audit/", audit.Audit, "audit"),
     route("cache", cache.Cache, "cache"),
@@ -82,6 +86,7 @@ V1 = [
     route("workers/register", workers.RegisterWorker, "register"),
     route("workers/heartbeat", workers.Heartbeat, "heartbeat"),
     route("workers/fail", workers.GiveUp, "fail"),
+    route("workers/share", workers.ShareOfWorker, "share"),
     route("partitions/", partitions.Partitions, "partitions"),
     route("vocabulary", vocabulary.Words, "vocabulary"),
     route("users/", users.Users, "users"),
@@ -95,7 +100,7 @@ V1 = [
 # What the workbench shows where: api/web/client/app.mjs finds the page in the address.
 WORKBENCH = (
     *("tags/", "tags/<str:name>", "new", "nodes/", "nodes/<str:system_id>"),
-    *("health", "fleet", "vocabulary"),
+    *("health", "fleet", "vocabulary", "recipes", "account"),
 )
 
 urlpatterns = [

@@ -2,10 +2,9 @@
 
 from api.cache.bodies import Asked, Bodies
 from api.cache.entry import Entry, Name
-from api.cache.keyspaces import KEYSPACES, Keyspace
+from api.cache.keyspaces import Keyspace
 
 __all__ = [
-    "KEYSPACES",
     "Asked",
     "Bodies",
     "Entry",

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import structlog
-from django.db import connection
 
 from api.cache.keyspaces import KEYSPACES
 from api.cache.store import Store
@@ -120,8 +119,7 @@ def _announce(scope: Scope) -> None:
     """Processes give the memory back: nobody asks for these bodies again."""
     subject = scope.tag if scope.partition is None else str(scope.partition)
     payload = json.dumps({"keyspace": scope.keyspace, "subject": subject})
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_notify(%s, %s)", [CHANNEL, payload])
+    sql.run(QUERIES, "body_cache_announce", {"channel": CHANNEL, "payload": payload})
 
 
 def heard(payload: str, store: Store) -> None:

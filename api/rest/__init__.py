@@ -18,6 +18,7 @@ __all__ = [
     "tags",
     "tokens",
     "users",
+    "verdicts",
     "vocabulary",
     "workers",
 ]

@@ -70,14 +70,15 @@ def body() -> dict[str, Any]:
 
 
 class Cache(Resource):
-    """Counts of all server processes together, two seconds old at most, and what was asked for."""
-
     roles = {"GET": Role.ADMIN}
     serializer_class = CacheOut
     queryset = BodyCacheControl.objects.all()
 
     @extend_schema(operation_id="cache_stats")
     def get(self, request: Request) -> Response:
+        """Get what the body cache counts
+
+        Of all server processes together, two seconds old at most; and what was asked of it."""
         return Response(body())
 
 
@@ -93,7 +94,9 @@ class _Control(Resource):
 class FlushCache(_Control):
     @extend_schema(operation_id="cache_flush", request=ScopeIn, responses=CacheOut)
     def post(self, request: Request) -> Response:
-        """From now on no server answers from what it has kept of this."""
+        """Flush the body cache
+
+        From now on no server answers from what it has kept of this. Without a field: of all."""
         controls.flush(self.scope())
         return Response(body())
 
@@ -101,7 +104,9 @@ class FlushCache(_Control):
 class DisableCache(_Control):
     @extend_schema(operation_id="cache_disable", request=ScopeIn, responses=CacheOut)
     def post(self, request: Request) -> Response:
-        """From now on every server builds these bodies for each request."""
+        """Switch the body cache off
+
+        From now on every server builds these bodies for each request. Without a field: all."""
         controls.switch(self.scope(), is_off=True)
         return Response(body())
 
@@ -109,6 +114,8 @@ class DisableCache(_Control):
 class EnableCache(_Control):
     @extend_schema(operation_id="cache_enable", request=ScopeIn, responses=CacheOut)
     def post(self, request: Request) -> Response:
-        """Undoes `disable`; without any field, all that was disabled."""
+        """Switch the body cache on
+
+        Undoes `disable`; without a field, all that was disabled."""
         controls.switch(self.scope(), is_off=False)
         return Response(body())

@@ -21,13 +21,14 @@ from api import metrics
 from api.cache import Bodies, controls
 from api.cache.reports import Reports
 from api.cache.shared import Shared
-from api.limits import DOCUMENT, LARGE, LEASE, SMALL, BodyLimit
+from api.limits import DOCUMENT, IMAGE, LARGE, LEASE, SMALL, BodyLimit
 from api.server import (
     batches,
     completion,
     documents,
     expression_sets,
     health,
+    images,
     imports,
     lease,
     pools,
@@ -44,6 +45,7 @@ from api.server.expression_sets import ExpressionSetResource
 from api.server.front import ListingResource
 from api.server.health import Health, Metrics, Ready
 from api.server.http import Caps, Request, Route, Site
+from api.server.images import ImageResource
 from api.server.imports import Import, ImportResource
 from api.server.lease import LeaseResource
 from api.server.listener import Listener
@@ -85,6 +87,7 @@ class Server:
         self._rest, self._native = made["rest"], made["native"]
         self._heartbeats, self._completions = made["heartbeat"], made["complete"]
         self._importers, self._uploaders = made["import"], made["upload"]
+        self._imagers = made["image"]
         self._uploads = documents.uploads(reactor, self._uploaders)
         self._broker = Broker(reactor, self._take, self._give_back, config.part(WAKE))
         self._rebuilds, self._previews = self._watch(REBUILDS), self._watch(PREVIEWS)
@@ -225,6 +228,7 @@ class Server:
                 expression_sets.OPERATION,
                 partial(ExpressionSetResource, self._native, self._bodies),
             ),
+            _native("image", images.GET, partial(ImageResource, self._imagers), IMAGE),
             _native(
                 "events",
                 REBUILDS.operation,
@@ -274,7 +278,7 @@ class Server:
     def _listings(self, django: Any) -> list[Route]:
         return [
             _route(
-                listing.keyspace.name,
+                listing.resource,
                 listing.path,
                 partial(ListingResource, self._bodies, self._rest, django, listing),
             )

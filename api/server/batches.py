@@ -29,6 +29,8 @@ OPERATION = Operation(
     path="/api/v1/partitions/{partition}/nodes",
     tag="worker protocol",
     schemes=WORKERS,
+    summary="Read a partition's documents",
+    errors=("invalid", "incarnation_changed"),
     description="One page of a partition's documents: see docs/protocol.md. What exceeds the "
     "server's maxima is brought down to them.",
     parameters=(

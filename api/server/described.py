@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from api import codes
 from api.server import (
     batches,
     completion,
@@ -15,6 +16,7 @@ from api.server import (
     events,
     expression_sets,
     health,
+    images,
     imports,
     lease,
 )
@@ -25,6 +27,8 @@ OPERATIONS = (
     completion.OPERATION,
     batches.OPERATION,
     expression_sets.OPERATION,
+    images.GET,
+    images.PUT,
     imports.OPERATION,
     documents.OPERATION,
     events.REBUILDS.operation,
@@ -47,7 +51,7 @@ def add_native(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     found = msgspec.json.schema_components(MESSAGES, ref_template=place)[1]
     if twice := schemas.keys() & found.keys():
         raise ValueError(f"serializers and messages have the same names: {sorted(twice)}")
-    schemas.update(found)
+    schemas.update(found | codes.schemas())
     for operation in OPERATIONS:
         methods = paths.setdefault(operation.path, {})
         if operation.method in methods:

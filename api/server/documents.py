@@ -22,7 +22,15 @@ from api.server import users
 from api.server.grouping import Bounds, Grouping
 from api.server.http import Request, route_of
 from api.server.native import Native, body_of, refuse_strange, respond
-from api.server.operations import BROWSERS, CONDITIONS, Answer, Content, Operation, Parameter
+from api.server.operations import (
+    BINARY,
+    BROWSERS,
+    CONDITIONS,
+    Answer,
+    Content,
+    Operation,
+    Parameter,
+)
 from api.server.threads import Threads
 from api.strict import refuse_type
 from tagmill.audit.acting import Actor, acting
@@ -61,12 +69,14 @@ OPERATION = Operation(
     path="/api/v1/nodes/{system_id}/document",
     tag="nodes",
     schemes=BROWSERS,
+    summary="Upload a node's document",
+    errors=("invalid", "invalid_document", "csrf_failed", "busy"),
     description="The XML that one probe printed, stored as it is but for its XML declaration.",
     parameters=(
         Parameter("probe", "lshw, lldp, ...", {"type": "string", "default": LSHW}),
         *CONDITIONS,
     ),
-    request=Content(XML[0], {"type": "string"}, "<list>...</list>", XML[1:]),
+    request=Content(XML[0], BINARY, "<list>...</list>", XML[1:]),
     answers={
         200: Answer(
             "What came of it.",

@@ -23,6 +23,8 @@ OPERATION = Operation(
     path="/api/v1/expression-sets/{version}",
     tag="worker protocol",
     schemes=WORKERS,
+    summary="Read an expression set",
+    errors=("unknown_expression_set",),
     description="The definitions of an expression set, which never change: see docs/protocol.md. "
     "404 with `unknown_expression_set` where it was superseded a while ago.",
     parameters=versioned.PARAMETERS,

@@ -64,6 +64,8 @@ class ListingResource(Native):
             _pass_on(request, error.response)
             return
         headers = dict(entry.headers)
+        for name, value in entry.headers:
+            request.setHeader(name, value)
         if not is_exact:
             request.setHeader("Age", str(max(0, int(state.now - entry.born))))
         if not self._is_current(request, headers["ETag"]):

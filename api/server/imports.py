@@ -21,7 +21,7 @@ from api import imports
 from api.server import users
 from api.server.http import Request, route_of
 from api.server.native import Native, refuse_strange, shown
-from api.server.operations import USERS, Answer, Content, Operation
+from api.server.operations import BINARY, USERS, Answer, Content, Operation
 from api.server.threads import Threads
 from api.strict import refuse_type
 from tagmill.errors import TagmillError
@@ -38,6 +38,7 @@ OPERATION = Operation(
     tag="nodes",
     # A form on another site could send a body of lines with a browser's session.
     schemes=USERS,
+    summary="Import nodes",
     description="Bulk upload, of any size. Each line is an object: `system_id`, and optionally "
     "`cluster`, `hostname`, `kind` and `probes` (XML by the name of the probe, as `lshw`). Each is "
     "answered by a line with `line`, `system_id`, `outcome`, and `rev` or `error`; the last line "
@@ -45,7 +46,7 @@ OPERATION = Operation(
     "Verdicts come when the body has ended; without a summary the import was cut short.",
     request=Content(
         NDJSON,
-        {"type": "string"},
+        BINARY,
         '{"system_id": "4y3h7n", "cluster": "north", "probes": {"lshw": "<list>...</list>"}}\n',
     ),
     answers={
@@ -53,7 +54,7 @@ OPERATION = Operation(
             "A verdict for each line that is not blank, and a summary.",
             Content(
                 NDJSON,
-                {"type": "string"},
+                BINARY,
                 '{"line": 1, "system_id": "4y3h7n", "outcome": "created", "rev": 12}\n'
                 '{"summary": {"lines": 1, "created": 1, "updated": 0, "unchanged": 0, '
                 '"refused": 0}}\n',

@@ -6,6 +6,9 @@ import re
 from typing import ClassVar
 from uuid import UUID
 
+from msgspec import UNSET
+from msgspec.structs import replace
+
 from api.protocol import called, caller, check_leases
 from api.server.broker import Broker, Poll, Taken
 from api.server.http import Request
@@ -32,6 +35,8 @@ OPERATION = Operation(
     path="/api/v1/workers/lease",
     tag="worker protocol",
     schemes=WORKERS,
+    summary="Lease partitions",
+    errors=("invalid", "malformed_body", "worker_gone", "incarnation_changed"),
     description="See docs/protocol.md, `lease`. Without work, the answer is held back for as long "
     f"as `Prefer` asks for. `max_partitions` is 1 to {MAX_PARTITIONS}; `holds` names {MAX_HOLDS} "
     "partitions at most.",
@@ -81,7 +86,7 @@ def take(poll: Poll) -> Taken:
     if granted.answer.leases:
         poll.dumped = dump(granted.answer)
     clusters = None if worker.cluster_ids is None else frozenset(worker.cluster_ids)
-    return Taken(granted.answer, clusters, granted.clusters, frozenset(asked.holds))
+    return Taken(granted.answer, clusters, granted.clusters, frozenset(asked.holds), granted.owns)
 
 
 def check(asked: LeaseRequest | NextLease) -> None:
@@ -97,7 +102,10 @@ def granted_to(worker: Caller, asked: LeaseRequest | NextLease) -> leases.Grante
     """What is leased now, if anything. Raises WorkerGone."""
     speed = None if asked.pace is None else Speed(asked.pace.document, asked.pace.evaluation)
     by_set = asked.sets is True
-    return leases.grant(worker, asked.max_partitions, asked.holds, speed, by_set=by_set)
+    granted = leases.grant(worker, asked.max_partitions, asked.holds, speed, by_set=by_set)
+    if asked.epoch is UNSET or asked.epoch == granted.epoch:
+        return granted
+    return granted._replace(answer=replace(granted.answer, epoch=granted.epoch))
 
 
 def give_back(poll: Poll, answer: LeaseAnswer) -> None:

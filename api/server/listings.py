@@ -7,7 +7,7 @@ address has one implementation, and whatever is out of the ordinary is Django's 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import Any
 from urllib.parse import parse_qs
@@ -24,12 +24,15 @@ from api.cache.entry import ZSTD, ZSTD_LEVEL, Entry, Name
 from api.cache.keyspaces import Keyspace
 from api.renderers import NDJSON
 from api.server import users, versioned
-from api.server.http import Request
+from api.server.http import Request, route_of
 from tagmill import sql
 from tagmill.tags import revisions
 
 JSON = "application/json"
-PAGES = frozenset({"limit", "after"})
+# What a page shows of nodes, and by what they are chosen, all in the nodes themselves or their
+# clusters; a parameter that is not here is Django's to answer.
+PAGES = frozenset({"limit", "after", "count"})
+CHOSEN = PAGES | {"cluster", "kind", "hostname", "hostname_prefix", "q", "text"}
 # As Django's SecurityMiddleware and XFrameOptionsMiddleware have it.
 SECURITY = {
     "X-Content-Type-Options": "nosniff",
@@ -37,6 +40,8 @@ SECURITY = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "X-Frame-Options": settings.X_FRAME_OPTIONS,
 }
+# What the cache says itself, or what belongs to one answer.
+OWN = {"etag", "cache-control", "vary", "content-length", "x-request-id"}
 # What the views see of a request's headers.
 PASSED = ("host", "x-forwarded-proto")
 
@@ -46,15 +51,23 @@ Query = Mapping[str, Sequence[str]]
 @dataclass(frozen=True)
 class Listing:
     """`path`: of the address, whose group is the subject, where it has one. `parameters`: those
-    that `revision` covers. `tags`: the names of the tags that it is about. `revision`: what it is
-    exact by, read in a thread; None for a status."""
+    that the revision covers; None for a status, which has none. `tags`: the names of the tags that
+    it is about."""
 
     keyspace: Keyspace
     path: str
-    parameters: frozenset[str] = PAGES
+    parameters: frozenset[str] | None = None
     tags: Callable[[str, Query], Sequence[str]] = lambda subject, query: ()
-    is_exact: bool = False
     media: tuple[str, ...] = (JSON,)
+
+    @property
+    def is_exact(self) -> bool:
+        return self.parameters is not None
+
+    @property
+    def resource(self) -> str:
+        """What its requests count under in the metrics, as they do where Django answers."""
+        return route_of(self.path.encode())
 
 
 def _filtered(subject: str, query: Query) -> Sequence[str]:
@@ -65,20 +78,14 @@ LISTINGS = (
     Listing(
         keyspaces.TAG_NODES,
         r"/api/v1/tags/([A-Za-z0-9_-]{1,256})/nodes",
+        CHOSEN,
         tags=lambda subject, query: (subject,),
-        is_exact=True,
         media=(JSON, NDJSON),
     ),
-    Listing(
-        keyspaces.NODES,
-        "/api/v1/nodes",
-        PAGES | {"tag", "not_tag", "cluster", "hostname", "q"},
-        tags=_filtered,
-        is_exact=True,
-    ),
+    Listing(keyspaces.NODES, "/api/v1/nodes", CHOSEN | {"tag", "not_tag"}, tags=_filtered),
     Listing(keyspaces.TAGS, "/api/v1/tags"),
     Listing(keyspaces.REBUILDS, "/api/v1/rebuilds"),
-    Listing(keyspaces.REBUILDS, "/api/v1/rebuilds/([0-9a-fA-F-]{36})", frozenset()),
+    Listing(keyspaces.REBUILDS, "/api/v1/rebuilds/([0-9a-fA-F-]{36})"),
 )
 
 
@@ -121,7 +128,8 @@ def wanted(listing: Listing, subject: str, request: Request) -> Wanted | None:
     if request.method not in (b"GET", b"HEAD"):
         return None
     query = request.uri.partition(b"?")[2].decode("latin-1")
-    if not listing.parameters.issuperset(parse_qs(query, keep_blank_values=True)):
+    given = parse_qs(query, keep_blank_values=True)
+    if listing.parameters is not None and not listing.parameters.issuperset(given):
         return None
     media = _media(request.joined("accept") or "*/*", listing.media)
     if media is None:
@@ -175,15 +183,17 @@ def build(asked: Wanted, looked: Looked) -> Entry:
         origin = _request(asked, looked.user).build_absolute_uri("/")
         now = state(asked.listing.keyspace.name) if not asked.listing.is_exact else looked.state
         name = _name(asked, now._replace(generation=looked.state.generation), origin)
-        made, coding, size = _viewed(asked, looked.user)
-    tag = versioned.etag_of(name) if asked.listing.is_exact else "W/" + etags.make("status", made)
-    headers = (("Content-Type", asked.media), ("ETag", tag))
-    born = 0.0 if asked.listing.is_exact else now.now
-    return Entry(made, coding, size, headers, name.revision, born)
+        made = _viewed(asked, looked.user)
+    if asked.listing.is_exact:
+        tag, born = versioned.etag_of(name), 0.0
+    else:
+        tag, born = "W/" + etags.make("status", made.body), now.now
+    headers = (*made.headers, ("ETag", tag))
+    return replace(made, headers=headers, revision=name.revision, born=born)
 
 
-def _viewed(asked: Wanted, user: Any) -> tuple[bytes, str, int]:
-    """The body as it is kept, how it is packed, and its size unpacked."""
+def _viewed(asked: Wanted, user: Any) -> Entry:
+    """What the view answers, with those of its headers that are the body's."""
     request = _request(asked, user)
     found = resolve(request.path_info)
     response = found.func(request, *found.args, **found.kwargs)
@@ -191,16 +201,16 @@ def _viewed(asked: Wanted, user: Any) -> tuple[bytes, str, int]:
         response.render()
     if response.status_code != 200:  # noqa: PLR2004
         raise NotKept(response)
+    headers = tuple((key, value) for key, value in response.items() if key.lower() not in OWN)
     if not response.streaming:
-        made = Entry.of(response.content)
-        return made.body, made.coding, made.plain
+        return Entry.of(response.content, headers)
     packer = zstandard.ZstdCompressor(ZSTD_LEVEL).compressobj()
     packed, size = BytesIO(), 0
     for piece in response:
         packed.write(packer.compress(piece))
         size += len(piece)
     packed.write(packer.flush())
-    return packed.getvalue(), ZSTD, size
+    return Entry(packed.getvalue(), ZSTD, size, headers)
 
 
 def _request(asked: Wanted, user: Any) -> WSGIRequest:

@@ -6,6 +6,7 @@ __all__ = [
     "definitions",
     "http",
     "ingest",
+    "postgres",
     "processes",
     "rig",
     "scratch",

@@ -175,8 +175,9 @@ class Config(BaseSettings):
 
     cache_servers: str = ""
     """The memcached servers that share bodies, instead of `TAGMILL_BODY_CACHE_URL` (needs `pip
-    install pymemcache`): `host:port`, separated by commas, this host's own first. `dns:name:port` is all addresses of a name, looked
-    up again and again; `file:/path` a file of such lines, read again when it changes."""
+    install pymemcache`): `host:port`, separated by commas, this host's own first. `dns:name:port`
+    is all addresses of a name, looked up again and again; `file:/path` a file of such lines, read
+    again and again."""
 
     cache_item_bytes: Annotated[int, Field(ge=1024, le=128 * MIB)] = 1 * MIB - 16 * KIB
     """The largest body that is given to cache servers: less than their own limit, which is 1 MiB in
@@ -185,6 +186,18 @@ class Config(BaseSettings):
     cache_server_seconds: Annotated[float, Field(ge=0.01, le=10)] = 0.25
     """How long a cache server may take for one answer. After three that are later it is left out
     for a while."""
+
+    image_store: str = ""
+    """Where images of partitions are that workers share: a directory, the same for all servers, or
+    `s3://bucket/prefix` (needs `pip install 'django-storages[s3]'`; keys and address are in boto3's
+    own variables, as `AWS_ENDPOINT_URL_S3`). Empty: `images` in the data directory."""
+
+    image_store_bytes: Annotated[int, Field(ge=0)] = 16 * 1024 * MIB
+    """Bytes that all shared images may take; beyond it none is stored. 0: none are shared."""
+
+    image_bytes: Annotated[int, Field(ge=1 * MIB, le=256 * MIB)] = 64 * MIB
+    """The largest image of a partition that a worker may share. 1024 nodes of 60 kB have some 5 MB.
+    """
 
     lease_seconds: Annotated[int, Field(ge=2, le=3600)] = 60
     """How long a lease lasts without a heartbeat, by the database's clock."""

@@ -19,7 +19,7 @@ from tagmill.cache_members import Member, Members
 
 T = TypeVar("T")
 
-# Of the others, so many are asked: what somebody wrote is at one of the first two of them that
+# The most others that are asked: what somebody wrote is at one of the first two of them that
 # answer, unless members have just come or gone.
 MAX_ASKED = 3
 # The local one, and one more.
@@ -88,7 +88,7 @@ class LocalFirstCache(BaseCache):
         return True
 
     def delete(self, key: Any, version: int | None = None) -> bool:
-        """Of what `add` made."""
+        """What `add` made."""
         name = self.make_and_validate_key(key, version)
         for member in _answering(self._members.ordered(name), 1):
             return bool(_call(member, lambda member: member.client.delete(name)))

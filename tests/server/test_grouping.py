@@ -29,7 +29,7 @@ from tagmill.matches import verdicts
 from tagmill.tags import tags
 from tests.server.test_serve import call, token_of
 from tests.support.fleet import ANY, BARE, GPU, HAS_GPU, carriers, put
-from tests.support.servers import common_server
+from tests.support.servers import server
 from tests.support.sql import database_url, execute
 from tests.support.threads import blocked, done, in_thread, until, until_blocked
 
@@ -223,7 +223,7 @@ def shared_stack(
     django_db_setup: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stack]:
     """Its uploads settle themselves."""
-    yield from common_server(tmp_path_factory, settle_seconds="5")
+    yield from server(tmp_path_factory.mktemp("server"), TAGMILL_SETTLE_SECONDS="5")
 
 
 @pytest.fixture

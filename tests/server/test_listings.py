@@ -47,6 +47,8 @@ class Reader:
         response, data = self.get(path, **headers)
         expected = self.django.get(path)
         assert (response.status, json.loads(data)) == (expected.status_code, expected.json())
+        for name in ("Link", "Content-Type", "Allow", "X-Frame-Options", "X-Content-Type-Options"):
+            assert response.headers.get(name) == expected.headers.get(name), name
         return response
 
     def counts(self, keyspace: str = "tag_nodes") -> dict[str, int]:

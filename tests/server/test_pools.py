@@ -22,13 +22,9 @@ THREADS = 2
 
 
 @pytest.fixture
-def small(
-    transactional_db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Stack]:
+def small(transactional_db: None, tmp_path: Path) -> Iterator[Stack]:
     """A server with few threads for REST."""
-    monkeypatch.setenv("TAGMILL_THREADS", str(THREADS))
-    monkeypatch.setenv("TAGMILL_DRAIN_SECONDS", "0.2")
-    yield from server(tmp_path, monkeypatch)
+    yield from server(tmp_path, TAGMILL_THREADS=str(THREADS), TAGMILL_DRAIN_SECONDS="0.2")
 
 
 def blocked_by(pid: int) -> int:

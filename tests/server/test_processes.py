@@ -27,12 +27,9 @@ NODES = 6
 
 
 @pytest.fixture
-def pair(
-    transactional_db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Generator[Stack, None, None]:
+def pair(transactional_db: None, tmp_path: Path) -> Generator[Stack, None, None]:
     """Two processes, one of which runs the periodic tasks."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    running = server(tmp_path, monkeypatch, ("--processes", str(PROCESSES)))
+    running = server(tmp_path, ("--processes", str(PROCESSES)), TMPDIR=str(tmp_path))
     stack = next(running)
     try:
         until(lambda: events(stack, "ready"), "all processes to be ready")
@@ -188,10 +185,7 @@ def test_a_wrong_number_of_processes_is_named(wrong: str) -> None:
     assert line.startswith(f"Tagmill does not start: --processes {wrong!r}")
 
 
-def test_an_address_that_is_taken_is_named_by_the_parent(
-    transactional_db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DATABASE_URL", database_url())
+def test_an_address_that_is_taken_is_named_by_the_parent(transactional_db: None) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

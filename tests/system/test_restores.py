@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from loadtest.rig.http import Api, ApiProblem
+from loadtest.rig.postgres import Postgres
 from loadtest.rig.stack import Stack, free_port, running
 from tests.support.fleet import BARE, GPU, HAS_GPU
-from tests.system.postgres import Postgres
 from tests.system.test_database_restart import eventually, manage
 
 NODES = ("a", "b", "c")

@@ -100,6 +100,7 @@ class MockApi(Resource):
         self.live: tuple[str, list[int]] | None = None
         self.fetched: list[str] = []
         self.numbers = itertools.count(1)
+        self.images: dict[tuple[int, str], tuple[str, bytes]] = {}
         self._waiting: list[tuple[Callable[[], bool], Deferred[None]]] = []
         self.port: Any = None
 
@@ -125,6 +126,8 @@ class MockApi(Resource):
     def render(self, request: Any) -> Any:
         path = request.path.decode().removeprefix("/api/v1/")
         call = {"partitions": "batch", "expression-sets": "set"}.get(path.split("/")[0])
+        if "/images/" in path:
+            call = "share" if request.method == b"PUT" else "image"
         call = call or path.removeprefix("workers/")
         request.setHeader("Content-Type", "application/json")
         request.body = body = request.content.read()
@@ -138,6 +141,8 @@ class MockApi(Resource):
     def behave(self, request: Any) -> Any:
         """What the request is answered with where there is no fault, or after it."""
         path = request.path.decode().removeprefix("/api/v1/")
+        if "/images/" in path:
+            return self._image(request, path)
         if path.startswith("partitions/"):
             return self._batch(request, int(path.split("/")[1]))
         if path.startswith("expression-sets/"):
@@ -238,6 +243,22 @@ class MockApi(Resource):
         for name, value in PageHead.of(batch).headers().items():
             request.setHeader(name, value)
         return zstandard.compress(dump(batch))
+
+    def _image(self, request: Any, path: str) -> Any:
+        """As the server: the newest of each partition and schema."""
+        _, partition, _, name = path.split("/")
+        key = int(partition)
+        if request.method == b"PUT":
+            schema = name.rsplit("-", 2)[1]
+            self.images[key, schema] = (name, request.body)
+            return b'{"outcome": "stored"}'
+        schema = request.args[b"schema"][0].decode()
+        found = self.images.get((key, schema))
+        if found is None or not found[0].startswith(request.args[b"incarnation"][0].decode()):
+            return problem(404, "image_missing")(request)
+        request.setHeader("Tagmill-Image", found[0])
+        request.setHeader("Content-Type", "application/octet-stream")
+        return found[1]
 
     def _complete(self, request: Any, body: bytes) -> bytes:
         message = load(Completion, body)

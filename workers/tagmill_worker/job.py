@@ -59,6 +59,10 @@ class Job:
     """Whether the store has no room for its pages: they are forgotten with the job."""
     was_read: bool = False
     """Whether the pages of `held` came from the cache."""
+    shared: str = ""
+    """The name of the shared image that `held` came from."""
+    packed: dict[int, bytes] = field(default_factory=dict)
+    """The images of the pages of `held`, by their keys, until they are asked."""
     is_held_passing: bool = False
     """Whether the store has no room for those: they are forgotten with the job."""
     written: Deferred[bool] | None = None
@@ -96,6 +100,13 @@ class Job:
         """The pages that nobody will ask for once the job has ended."""
         held = self.held.pages if self.is_held_passing and self.held is not None else []
         return [*held, *(self.pages if self.is_passing else [])]
+
+    def with_shared(self, name: str, image: Image, packed: dict[int, bytes]) -> None:
+        """Another worker's image takes the place of what is held, which is nothing: what has
+        changed since is fetched, and everything is evaluated."""
+        self.held, self.shared, self.packed = image, name, packed
+        self.held_rev = self.since = image.rev
+        self.was_read = True
 
     def without_held(self) -> None:
         """What was held is not there after all: everything is fetched. Nothing was until now."""

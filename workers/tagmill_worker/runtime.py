@@ -26,6 +26,7 @@ from tagmill_wire.messages import (
     Registered,
 )
 from tagmill_worker.cache import start
+from tagmill_worker.cache.shared import Shared
 from tagmill_worker.client import Client
 from tagmill_worker.completer import Completer
 from tagmill_worker.errors import (
@@ -74,9 +75,12 @@ class Worker:
             settings.evaluator, settings.image_bytes, settings.shadow, settings.evaluation_bytes
         )
         self.tier = start.make(reactor, settings, metrics, self._leased)
-        self.evaluator = EvaluatorProcess(reactor, options, metrics, self._fail, self.tier)
+        images = self.tier.images if self.tier else None
+        self.evaluator = EvaluatorProcess(reactor, options, metrics, self._fail, images)
         store = Store(settings.store_bytes, reactor.seconds, self.evaluator.forget)
-        self._holdings = Holdings(store, metrics, self.evaluator, self.tier)
+        shared = Shared(reactor, client, metrics, settings.evaluator) if self.tier else None
+        self._holdings = Holdings(store, metrics, self.evaluator, self.tier, shared)
+        self.flusher = start.flusher(reactor, settings, metrics, self.tier, shared)
         self._session = Session(
             reactor,
             settings,
@@ -120,6 +124,8 @@ class Worker:
     async def run(self) -> None:
         """Raises Unauthorized, EvaluatorBroken, or what else ended it early."""
         self.evaluator.start()
+        if self.flusher is not None:
+            self.flusher.start()
         try:
             while not self._session.is_stopping:
                 try:
@@ -135,8 +141,10 @@ class Worker:
             await self._drain()
         finally:
             self._session.end_heartbeat()
+            if self.flusher is not None:
+                self.flusher.stop()
             if self.tier is not None:
-                await self.tier.close()
+                await self.tier.upkeep.close()
             await self.evaluator.stop()
             await self._client.close()
         if self._error is not None:

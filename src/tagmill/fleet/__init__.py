@@ -7,6 +7,7 @@ It knows no expression. Uploads enter by `tagmill.flows.ingest`, which writes no
 - `documents`, `digests`: what an upload holds, checked before any lock is taken.
 - `partitions`: locked partitions, which hand out slots and raise revs.
 - `batches`: the documents of a partition in pages, for workers.
+- `images`: images of partitions that workers share, in the image store.
 - `incarnation`: which history of the database a rev belongs to.
 - `vocabularies`: the names and values that documents contain.
 """
@@ -16,6 +17,7 @@ __all__ = [
     "clusters",
     "digests",
     "documents",
+    "images",
     "incarnation",
     "models",
     "partitions",

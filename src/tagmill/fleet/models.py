@@ -157,3 +157,26 @@ class Document(models.Model):
 
     class Meta:
         db_table = "document"
+
+
+class SharedImage(models.Model):
+    """An image of a partition that a worker shared, in the image store (`fleet.images`). A cache:
+    rows and files may be lost. The newest of each schema is kept."""
+
+    partition = models.ForeignKey(Partition, on_delete=models.CASCADE, related_name="images")
+    schema = models.CharField(max_length=64, help_text="what made it: workers read their own")
+    incarnation = models.UUIDField(help_text="of the database; those of others are deleted")
+    rev = models.BigIntegerField(help_text="the partition's, with it; never above it")
+    digest = models.CharField(max_length=64, help_text="BLAKE2b of the file, in hexadecimal digits")
+    size = models.BigIntegerField(help_text="bytes of the file")
+    file = models.CharField(max_length=255, unique=True, help_text="its name in the image store")
+    stored_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        db_table = "shared_image"
+        constraints = [
+            models.UniqueConstraint(fields=["partition", "schema"], name="shared_image_newest")
+        ]
+
+    def __str__(self) -> str:
+        return self.file

@@ -94,3 +94,37 @@ SELECT (SELECT uuid FROM current_incarnation),
        coalesce(sum(v.documents), 0)::bigint
 FROM partition p
 LEFT JOIN vocabulary v ON v.partition_id = p.id AND v.version = %(version)s
+
+
+-- name: store_image
+-- The image in the place of an older one of its schema, or of another incarnation; the file that it replaces
+-- (null: none). No row where there is one as new. Relies on: the fleet is held, so that the partition stays;
+-- its rev only grows. Of two at once, one may leave a file that no row names, which `images.sweep` deletes.
+WITH old AS MATERIALIZED (
+    SELECT file FROM shared_image WHERE partition_id = %(partition)s AND schema = %(schema)s
+)
+INSERT INTO shared_image (partition_id, schema, incarnation, rev, digest, size, file)
+SELECT p.id, %(schema)s, c.uuid, %(rev)s, %(digest)s, %(size)s, %(file)s
+FROM partition p, current_incarnation c
+WHERE p.id = %(partition)s AND p.rev >= %(rev)s AND c.uuid = %(incarnation)s
+ON CONFLICT (partition_id, schema) DO UPDATE
+SET incarnation = excluded.incarnation, rev = excluded.rev, digest = excluded.digest, size = excluded.size,
+    file = excluded.file, stored_at = now()
+WHERE shared_image.incarnation <> excluded.incarnation OR shared_image.rev < excluded.rev
+RETURNING (SELECT file FROM old)
+
+
+-- name: older_schemas
+-- The images of a partition but the newest ones, deleted; their files.
+DELETE FROM shared_image
+WHERE id IN (
+    SELECT id FROM shared_image WHERE partition_id = %(partition)s ORDER BY stored_at DESC, id DESC OFFSET %(kept)s
+)
+RETURNING file
+
+
+-- name: images_of_the_past
+-- Images of other incarnations, deleted; their files.
+DELETE FROM shared_image
+WHERE incarnation <> %(incarnation)s
+RETURNING file

@@ -33,8 +33,8 @@ def end_reached(expressions: Sequence[int], failing: Iterable[int]) -> None:
         publishing.publish(expressions)
     if waiting.previews:
         previews.finish_reached(expressions)
+        # Also where it is complete now: who waits for it would find out only by looking again.
+        previews.notify_changed()
     if waiting.rebuilds:
         rebuilds.finish_reached()
         rebuilds.notify_progress()
-    if waiting.previews:
-        previews.notify_evaluated(concerned)

@@ -32,16 +32,6 @@ ORDER BY p.id
 LIMIT %(most)s
 
 
--- name: begin_so
--- The slots of live nodes whose system_id or hostname begins so, in any case, by partition. It looks at every
--- node: 100,000 take 50 ms. Relies on: `prefix` is not empty.
-SELECT n.partition_id, array_agg(n.slot)
-FROM node n
-WHERE n.deleted_at IS NULL
-  AND (starts_with(lower(n.hostname), lower(%(prefix)s)) OR starts_with(lower(n.system_id), lower(%(prefix)s)))
-GROUP BY n.partition_id
-
-
 -- name: capture_targets
 -- What a rebuild must reach: each expression in each partition, as of the partition's rev now. A forced
 -- rebuild of a partition that has never changed (rev 0) is reached by any match. Relies on: the fleet is
@@ -298,15 +288,6 @@ WHERE n.deleted_at IS NULL
 ORDER BY n.partition_id, n.slot
 
 
--- name: notify_previews
--- Wakes those who wait for a preview of one of the expressions given, if there are any.
--- Relies on: whoever is woken sees this transaction, since it has committed.
-SELECT pg_notify('tagmill_preview', '')
-WHERE EXISTS (
-    SELECT FROM preview v WHERE v.expression_id = ANY(%(expressions)s) AND v.completed_at IS NULL
-)
-
-
 -- name: present_members
 -- For each partition where an expression holds somewhere: (partition, capacity, members, slots of nodes that
 -- were deleted after the evaluation, which may still have a bit). Relies on: a tombstone's rev is above the
@@ -348,6 +329,22 @@ CROSS JOIN LATERAL (
 WHERE %(cluster)s::bigint IS NULL OR p.cluster_id = %(cluster)s
 ORDER BY p.id
 
+
+-- name: preview_verdicts
+-- Whether the preview's expression matches the live nodes that are named; null where it is not evaluated
+-- yet. The whole partition waits for its evaluation, as the preview's counts do.
+-- Relies on: a node's slot is its own for ever; a bitmap that is too short for it has no bit of it.
+SELECT n.system_id, n.hostname, c.name,
+       CASE WHEN m.members IS NULL THEN NULL
+            WHEN n.slot < 8 * octet_length(m.members) THEN get_bit(m.members, n.slot) = 1
+            ELSE false
+       END
+FROM node n
+JOIN partition p ON p.id = n.partition_id
+JOIN cluster c ON c.id = p.cluster_id
+LEFT JOIN effective_match m ON m.partition_id = n.partition_id AND m.expression_id = %(expression)s
+WHERE n.system_id = ANY(%(nodes)s) AND n.deleted_at IS NULL
+ORDER BY n.system_id
 
 -- name: preview_progress
 -- For each preview given: (uuid, partitions, those that have not reached their target, when it was
@@ -460,6 +457,22 @@ FROM held
 WHERE match.expression_id = held.expression_id AND match.partition_id = held.partition_id
 
 
+-- name: sought
+-- The slots of live nodes of which all of what is asked for holds, by partition: the kind; what the hostname or
+-- the system_id, or the hostname alone, begins with; a text in either of them. Null, or an empty text: any. It
+-- looks at every node: 100,000 take 50 ms.
+SELECT n.partition_id, array_agg(n.slot)
+FROM node n
+WHERE n.deleted_at IS NULL
+  AND (%(kind)s::text IS NULL OR n.kind = %(kind)s)
+  AND (%(prefix)s = '' OR starts_with(lower(n.hostname), lower(%(prefix)s))
+       OR starts_with(lower(n.system_id), lower(%(prefix)s)))
+  AND (%(hostname_prefix)s = '' OR starts_with(lower(n.hostname), lower(%(hostname_prefix)s)))
+  AND (%(text)s = '' OR strpos(lower(n.hostname), lower(%(text)s)) > 0
+       OR strpos(lower(n.system_id), lower(%(text)s)) > 0)
+GROUP BY n.partition_id
+
+
 -- name: status
 -- The states and counts of any number of tags at once: (null, null, partitions there are); for each
 -- expression given (expression, null, its fresh matches, the last evaluation, the live nodes it matches, why
@@ -527,6 +540,32 @@ SELECT NULL, tag_id, NULL, NULL, sum(bit_count(members)::int), NULL
 FROM assignment
 WHERE tag_id = ANY(%(tags)s)
 GROUP BY tag_id
+
+
+-- name: tags_in
+-- For each tag and each of these partitions where nodes may carry it: (partition, name of the tag, its nodes), in
+-- the order of names: a tag's nodes are its published match, or its assignments where it has no published
+-- expression.
+-- Relies on: whoever shows nodes asks which of them live: bits of deleted ones may be set.
+SELECT m.partition_id, tag.name, m.members
+FROM match m
+JOIN tag ON tag.expression_id = m.expression_id
+WHERE m.partition_id = ANY(%(partitions)s::bigint[])
+UNION ALL
+SELECT a.partition_id, tag.name, a.members
+FROM assignment a
+JOIN tag ON tag.id = a.tag_id AND tag.expression_id IS NULL
+WHERE a.partition_id = ANY(%(partitions)s::bigint[])
+ORDER BY 2
+
+
+-- name: tombstones
+-- The slots of deleted nodes by partition, of one cluster or of all.
+SELECT n.partition_id, array_agg(n.slot)
+FROM node n
+JOIN partition p ON p.id = n.partition_id
+WHERE n.deleted_at IS NOT NULL AND (%(cluster)s::bigint IS NULL OR p.cluster_id = %(cluster)s)
+GROUP BY n.partition_id
 
 
 -- name: who_waits

@@ -33,7 +33,7 @@ from tagmill.fleet import incarnation, vocabularies
 from tagmill.locks import Lock
 from tagmill.matches import expressions, staleness
 from tagmill.matches.expression_sets import ExpressionSet
-from tagmill.work import naming, policy, queue, workers
+from tagmill.work import membership, naming, policy, queue, workers
 from tagmill.work.models import Lease, Worker
 from tagmill.work.policy import (
     CHANGE,
@@ -84,10 +84,13 @@ class Ended(NamedTuple):
 
 
 class Granted(NamedTuple):
-    """`clusters`: those of the leases in `answer`."""
+    """`clusters`: those of the leases in `answer`; `owns`: the partitions that the worker is
+    preferred for, as of `epoch`."""
 
     answer: LeaseAnswer
     clusters: frozenset[int]
+    owns: frozenset[int] = frozenset()
+    epoch: int = 0
 
 
 def lease(
@@ -105,8 +108,9 @@ def grant(
     *,
     by_set: bool = False,
 ) -> Granted:
-    """Up to `max_partitions` partitions with what is stale in each: those that the worker holds
-    first, and no more than its share, so that waiting workers get some. May be none.
+    """Up to `max_partitions` partitions with what is stale in each: those that the worker owns
+    first, then those that it holds, and no more than its share, so that waiting workers get some.
+    May be none.
 
     Previews come first, then changes, then new definitions, then forced rebuilds; but while the
     later ones wait, no more of a worker's time goes into the earlier ones than their quotas leave.
@@ -118,7 +122,8 @@ def grant(
     clusters = worker.cluster_ids
     with transaction.atomic():
         spent = _begin(worker)
-        while found := queue.candidates(clusters, holds):
+        owns = membership.owned(worker.id, spent)
+        while found := queue.candidates(clusters, holds, owns):
             candidates, kind = policy.choose(found, spent)
             nodes = {item.partition: item.nodes for item in candidates}
             work = _Work(kind, nodes, set(holds), speed, by_set)
@@ -131,8 +136,8 @@ def grant(
             if answer.leases or not jobs:
                 leased = {item.partition for item in answer.leases}
                 of = frozenset(item.cluster for item in candidates if item.partition in leased)
-                return Granted(answer, of)
-        return Granted(LeaseAnswer([], {}), frozenset())
+                return Granted(answer, of, owns, spent.epoch)
+        return Granted(LeaseAnswer([], {}), frozenset(), owns, spent.epoch)
 
 
 class _Work(NamedTuple):

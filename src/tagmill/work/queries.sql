@@ -43,7 +43,8 @@ RETURNING preview_quota_until > now()
           OR EXISTS (SELECT FROM lease WHERE lease.worker_id = worker.id AND lease.kind = %(change)s),
           definition_quota_until > now()
           OR EXISTS (SELECT FROM lease WHERE lease.worker_id = worker.id AND lease.kind = %(definition)s),
-          incarnation::text
+          incarnation::text,
+          (SELECT coalesce(max(epoch), 0) FROM placement)
 
 
 -- name: beat
@@ -65,9 +66,10 @@ RETURNING preview_quota_until > now()
 
 
 -- name: candidates
--- Waiting jobs of the worker's clusters that may be leased now: the partitions that it holds first, and
--- with them, since they are older, the jobs that `overtaken` times as many as wait were made after. One row of
--- four arrays (partitions, priorities, clusters, nodes), which take a tenth of what so many rows take to read.
+-- Waiting jobs of the worker's clusters that may be leased now: the partitions that it owns first, and with
+-- them, since they are older, the jobs that `overtaken` times as many as wait were made after; then those that it
+-- holds. One row of four arrays (partitions, priorities, clusters, nodes), which take a tenth of what so many rows
+-- take to read.
 -- Relies on: `lock` is the partition's; a job that runs keeps others of its partition waiting.
 SELECT coalesce(array_agg(partition_id), '{}'), coalesce(array_agg(priority), '{}'),
        coalesce(array_agg(cluster_id), '{}'), coalesce(array_agg(node_count), '{}')
@@ -83,10 +85,16 @@ FROM (
           SELECT FROM procrastinate_jobs running WHERE running.lock = j.lock AND running.status = 'doing'
       )
     -- A list, not an array: the server looks it up by hash, also where it does not know it when it plans.
-    ORDER BY p.id IN (SELECT unnest(%(holds)s::bigint[]))
+    ORDER BY p.id IN (SELECT unnest(%(owns)s::bigint[]))
              OR j.id < (SELECT max(id) FROM procrastinate_jobs) - %(overtaken)s::int * count(*) OVER () DESC,
+             p.id IN (SELECT unnest(%(holds)s::bigint[])) DESC,
              j.id
 ) waiting
+
+
+-- name: epoch
+-- Relies on: nothing.
+SELECT coalesce(max(epoch), 0) FROM placement
 
 
 -- name: fetch_jobs
@@ -204,6 +212,27 @@ FROM procrastinate_jobs
 WHERE status IN ('todo', 'doing') AND task_name = 'evaluate_partition'
 
 
+-- name: members
+-- Workers that are to own a part of a cluster, and whether each was silent for `seconds`: (cluster, worker, uuid,
+-- room, whether it has warmed its share, whether it is silent).
+-- Relies on: heartbeats are of the database's clock.
+SELECT c.id, w.id, w.uuid, w.room, w.is_ready,
+       w.last_heartbeat <= now() - make_interval(secs => %(seconds)s)
+FROM worker w
+JOIN worker_token t ON t.id = w.token_id
+JOIN cluster c ON t.all_clusters
+               OR EXISTS (SELECT FROM worker_token_cluster may
+                          WHERE may.workertoken_id = t.id AND may.cluster_id = c.id)
+WHERE w.room > 0
+  AND t.revoked_at IS NULL
+  AND w.incarnation = (SELECT uuid FROM current_incarnation)
+
+
+-- name: next_epoch
+-- Relies on: the membership is locked, so that epochs grow in commit order.
+SELECT nextval('membership_epoch')
+
+
 -- name: notify_work
 -- Wakes waiting workers when this transaction commits. A payload is limited to 8000 bytes: a long list of
 -- partitions is left out, and then any may have work.
@@ -219,6 +248,11 @@ FROM (
     WHERE id = ANY(%(partitions)s)
     GROUP BY cluster_id
 ) by_cluster
+
+
+-- name: numbered_partitions
+-- (cluster, its partitions). Relies on: nothing.
+SELECT cluster_id, array_agg(id) FROM partition GROUP BY cluster_id
 
 
 -- name: oldest_lease
@@ -249,6 +283,14 @@ SET preview_quota_until = greatest(preview_quota_until, now() + %(previews)s::fl
     definition_quota_until = greatest(definition_quota_until, now() + %(definitions)s::float8 * took.seconds)
 FROM (SELECT now() - %(began)s + make_interval(secs => %(beside)s) AS seconds) took
 WHERE id = %(worker)s
+
+
+-- name: placed_partitions
+-- (cluster, partitions, workers that are to hold each, workers that are preferred for each, since when too many
+-- are silent, seconds of that, epoch). Relies on: nothing.
+SELECT cluster_id, partitions, owners, counting, silent_since,
+       coalesce(extract(epoch FROM now() - silent_since), 0)::float8, epoch
+FROM placement
 
 
 -- name: prioritise_jobs

@@ -62,6 +62,8 @@ class Task:
     run: Sequence[int]
     learn: int | None
     done: Deferred[PageAnswer]
+    packed: bytes = b""
+    """The page's image, of another worker's making."""
     is_cancelled: bool = False
 
     def left(self) -> list[int]:

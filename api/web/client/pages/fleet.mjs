@@ -1,49 +1,12 @@
 // Clusters and their partitions, coloured by what waits there, and who works on what.
 import { html, nothing } from "../vendor/lit.mjs";
-import { all } from "../base/http.mjs";
 import { count, several, time } from "../base/format.mjs";
-import { Page } from "../base/page.mjs";
+import { Overview } from "../base/overview.mjs";
 import { allowed } from "../base/session.mjs";
 
-const LOOK_SECONDS = 2;
-
-class Fleet extends Page {
-  static properties = {
-    ...Page.properties,
-    clusters: { state: true },
-    partitions: { state: true },
-    workers: { state: true },
-  };
-
-  constructor() {
-    super();
-    /** @type {any[] | null} */
-    this.clusters = null;
-    /** @type {any[]} */
-    this.partitions = [];
-    /** @type {any[]} */
-    this.workers = [];
-  }
-
-  connectedCallback() {
-    super.connectedCallback();
-    this.every(
-      () => this.load(),
-      () => LOOK_SECONDS,
-    );
-  }
-
-  async load() {
-    const clusters = await all("clusters/?limit=1000");
-    if (allowed("operator"))
-      [this.partitions, this.workers] = await Promise.all([all("partitions/?limit=1000"), all("workers/?limit=1000")]);
-    this.clusters = clusters;
-  }
-
+class Fleet extends Overview {
   render() {
-    if (this.clusters === null)
-      return html`<h1>Fleet</h1>
-        ${this.problem ? this.shownProblem() : html`<p class="quiet">Loading ...</p>`}`;
+    if (this.clusters === null) return this.loading("Fleet");
     const waiting = this.partitions.reduce((sum, one) => sum + one.stale, 0);
     return html`<div class="head">
         <h1>Fleet</h1>

@@ -4,7 +4,9 @@ import { api, segment } from "../base/http.mjs";
 import { several, time } from "../base/format.mjs";
 import { document_of, marked } from "../base/hardware.mjs";
 import { Page } from "../base/page.mjs";
+import { pin, pinned, unpin } from "../base/pins.mjs";
 import { go } from "../base/route.mjs";
+import { allowed } from "../base/session.mjs";
 import { highlighted } from "../base/xpath.mjs";
 import "../parts/tree.mjs";
 import { hits, why } from "../parts/why.mjs";
@@ -21,6 +23,7 @@ class NodePage extends Page {
     answer: { state: true },
     marks: { state: true },
     isAsking: { state: true },
+    isPinned: { state: true },
   };
 
   constructor() {
@@ -40,10 +43,18 @@ class NodePage extends Page {
     /** @type {Set<Element>} */
     this.marks = new Set();
     this.isAsking = false;
+    this.isPinned = false;
+  }
+
+  togglePin() {
+    if (this.isPinned) unpin(this.name);
+    else pin(this.name);
+    this.isPinned = pinned().includes(this.name);
   }
 
   connectedCallback() {
     super.connectedCallback();
+    this.isPinned = pinned().includes(this.name);
     void this.trying(() => this.open());
   }
 
@@ -126,6 +137,7 @@ class NodePage extends Page {
             >${probes.map((/** @type {any} */ probe) => html`<span class="quiet">${probe.probe} ${Math.ceil(probe.size / 1000)} kB, ${time(probe.uploaded_at)}</span>`)}
           </p>
         </div>
+        ${allowed("operator") ? html`<button aria-pressed=${this.isPinned} @click=${this.togglePin}>${this.isPinned ? "Pinned" : "Pin it to the editor"}</button>` : nothing}
       </div>
       ${this.shownProblem()}
       <div class="editor">

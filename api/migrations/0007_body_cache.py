@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("api", "0005_signing_key"),
+        ("api", "0006_token_names"),
     ]
 
     operations = [

