@@ -20,6 +20,7 @@ from api.rest import (
     partitions,
     previews,
     rebuilds,
+    root,
     schema,
     tags,
     tokens,
@@ -49,6 +50,7 @@ def route(pattern: str, view: Any, name: str) -> URLPattern:
 
 
 V1 = [
+    route("", root.Root, "root"),
     route("auth/token", tokens.Token, "token"),
     route("auth/tokens/", tokens.OwnTokens, "own-tokens"),
     route("auth/tokens/<str:key>", tokens.OneOwnToken, "own-token"),
@@ -111,6 +113,8 @@ urlpatterns = [
     *(path(place, pages.shell) for place in WORKBENCH),
     path("api/v1/", include(V1)),
     path("api/schema/", schema.Schema.as_view(), name="schema"),
+    path("api/problems/", pages.problems, name="problems"),
+    path("api/problems/<str:code>", pages.problem, name="problem"),
     path("api/docs/", SpectacularSwaggerView.as_view(url_name="schema"), name="docs"),
     path("admin/", admin.site.urls),
 ]

@@ -14,6 +14,7 @@ __all__ = [
     "partitions",
     "previews",
     "rebuilds",
+    "root",
     "schema",
     "tags",
     "tokens",

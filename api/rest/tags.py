@@ -117,6 +117,7 @@ class PublishIn(Strict):
     without = serializers.ListField(
         child=serializers.CharField(max_length=256),
         allow_empty=False,
+        min_length=1,
         max_length=MAX_CLUSTERS,
         help_text="Clusters, by name or uuid.",
     )
