@@ -34,6 +34,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from tagmill.errors import TagmillError
+from tagmill.fleet import packing
 from tagmill.flows import maintenance
 from tagmill.matches import staleness
 from tagmill.tags import waiting
@@ -216,6 +217,18 @@ class DatabaseCollector(Collector):
                 "Rows of the tables that grow with time, as the database estimates them",
                 labels=["table"],
             ),
+            GaugeMetricFamily("tagmill_document_bytes", "Bytes that stored documents take"),
+            GaugeMetricFamily(
+                "tagmill_document_ratio",
+                "Packed bytes a byte of XML, when documents were last looked at",
+                labels=["cluster", "probe"],
+            ),
+            GaugeMetricFamily(
+                "tagmill_documents_to_pack", "Documents that are still to be packed anew, about"
+            ),
+            GaugeMetricFamily(
+                "tagmill_damaged_documents", "Documents that could not be read when last packed"
+            ),
         ]
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
@@ -231,7 +244,7 @@ class DatabaseCollector(Collector):
         yield from self._found
 
     def _read(self) -> list[GaugeMetricFamily]:
-        up, jobs, stale, age, stale_there, alive, tags, rows = found = self.describe()
+        up, jobs, stale, age, stale_there, alive, tags, rows, *documents = found = self.describe()
         try:
             for status, count in queue.job_counts().items():
                 jobs.add_metric([status], count)
@@ -247,6 +260,7 @@ class DatabaseCollector(Collector):
                 tags.add_metric([state], count)
             for table, estimate in maintenance.growing_tables():
                 rows.add_metric([table], estimate)
+            _documents(*documents)
             age.add_metric([], leases.oldest_seconds())
         except (db.Error, TagmillError) as error:
             log.warning("metrics without the database", error=str(error).strip())
@@ -254,6 +268,20 @@ class DatabaseCollector(Collector):
             return [up]
         up.add_metric([], 1)
         return found
+
+
+def _documents(
+    size: GaugeMetricFamily,
+    ratios: GaugeMetricFamily,
+    left: GaugeMetricFamily,
+    damaged: GaugeMetricFamily,
+) -> None:
+    figures = packing.figures()
+    size.add_metric([], figures.bytes)
+    for cluster, probe, ratio in figures.ratios:
+        ratios.add_metric([cluster, probe], ratio)
+    left.add_metric([], figures.left)
+    damaged.add_metric([], figures.damaged)
 
 
 def tags_by_state(stale: set[int]) -> dict[str, int]:

@@ -133,6 +133,13 @@ class Config(BaseSettings):
     """The largest XML document accepted, as it is uploaded and in UTF-8. Real `lshw -xml` documents
     are 15 to 300 kB. At most 7 MiB: all 16 that a node may have go to a worker in one page."""
 
+    pack_documents: bool = True
+    """Pack documents with dictionaries that are trained on each cluster's own. Off: documents are
+    stored as XML from now on, and those that are packed stay so."""
+
+    pack_seconds: Annotated[float, Field(ge=0.1, le=8)] = 2.0
+    """How long, of each ten seconds, periodic tasks pack what was stored before its dictionary."""
+
     document_depth: Annotated[int, Field(ge=8, le=255)] = 128
     """The deepest nesting of elements accepted. libxml2 itself stops at 256."""
 

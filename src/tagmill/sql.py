@@ -44,9 +44,8 @@ def bound(
     row: Callable[..., Row], module_file: str, name: str, parameters: dict[str, Any]
 ) -> list[Row]:
     """As `named`, for hot paths: the server binds the parameters, so that a statement which comes
-    again is parsed and planned once a connection, and answers in binary: let no date be among it,
-    whose time zone Django's cursors look after. Parameters that the query names as `%(name)b` go
-    over as they are.
+    again is parsed and planned once a connection, and answers in binary. A date is aware, in the
+    connection's time zone. Parameters that the query names as `%(name)b` go over as they are.
 
     Django's cursor writes parameters into the text of the query, and looks for quotes in every
     element of an array: a quarter of a second for 4 MB of XML, and nearly two for 4,096 bitmaps.

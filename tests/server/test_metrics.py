@@ -114,6 +114,10 @@ def test_the_database_gauges_are_read_at_most_once_in_five_seconds(db: None) -> 
         "tagmill_workers",
         "tagmill_tags",
         "tagmill_table_rows",
+        "tagmill_document_bytes",
+        "tagmill_document_ratio",
+        "tagmill_documents_to_pack",
+        "tagmill_damaged_documents",
     }
     clusters.create("north")
     assert list(collector.collect()) == first

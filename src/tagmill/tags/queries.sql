@@ -570,8 +570,8 @@ GROUP BY n.partition_id
 
 -- name: who_waits
 -- Whether a tag waits for one of the expressions given to be published, a preview of one of them is under way,
--- and any rebuild runs. Relies on: a tag, a preview or a rebuild that begins to wait looks at the matches that
--- are committed by then, and what neither of two transactions sees of the other, the sweep finds.
+-- and any rebuild runs. Relies on: the results are committed, and a tag, a preview or a rebuild that begins to
+-- wait looks at the matches once more when that is committed.
 SELECT EXISTS (SELECT FROM tag WHERE pending_expression_id = ANY(%(expressions)s::bigint[])),
        EXISTS (SELECT FROM preview WHERE expression_id = ANY(%(concerned)s::bigint[]) AND completed_at IS NULL),
        EXISTS (SELECT FROM rebuild WHERE state = 'running')
