@@ -112,9 +112,41 @@ BATCH_BYTES = Histogram(
     buckets=tuple(4.0**power for power in range(4, 13)),
     registry=REGISTRY,
 )
-BATCH_CACHE = Counter(
-    "tagmill_batch_cache_total",
-    "Batches asked of the cache, by outcome: hit or miss",
+BODY_LOOKUPS = Counter(
+    "tagmill_body_cache_lookups_total",
+    "Bodies asked of the cache: hits, misses and coalesced together",
+    ["keyspace"],
+    registry=REGISTRY,
+)
+BODY_CACHE = Counter(
+    "tagmill_body_cache_total",
+    "Bodies asked of the cache, by outcome: hit, miss or coalesced",
+    ["keyspace", "outcome"],
+    registry=REGISTRY,
+)
+BODY_EVICTED_BYTES = Counter(
+    "tagmill_body_cache_evicted_bytes_total",
+    "Bytes that left the cache because there was no room",
+    ["keyspace"],
+    registry=REGISTRY,
+)
+BODY_OVERSIZE = Counter(
+    "tagmill_body_cache_oversize_total",
+    "Bodies that were too large to be kept",
+    ["keyspace"],
+    registry=REGISTRY,
+)
+BODY_BUILD_SECONDS = Histogram(
+    "tagmill_body_build_seconds",
+    "Seconds that the build of one body took",
+    ["keyspace"],
+    buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
+    registry=REGISTRY,
+)
+BODY_BYTES = _gauge("tagmill_body_cache_bytes", "Bytes of bodies that are kept")
+CACHE_SERVERS = Counter(
+    "tagmill_cache_servers_total",
+    "Items of the cache servers, by outcome: hit, miss, stored, oversize, damaged or error",
     ["outcome"],
     registry=REGISTRY,
 )
