@@ -1,10 +1,11 @@
-"""/api/v1/auth/token, /api/v1/user-tokens/ and /api/v1/worker-tokens/"""
+"""/api/v1/auth/, /api/v1/user-tokens/ and /api/v1/worker-tokens/"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from django.contrib.auth import authenticate
+from django.contrib.auth.models import User
 from django.contrib.auth.validators import UnicodeUsernameValidator
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
@@ -19,7 +20,7 @@ from api.login import LoginThrottle
 from api.models import UserToken
 from api.openapi import Says
 from api.permissions import role_of
-from api.problems import Unauthorized
+from api.problems import Forbidden, Unauthorized
 from api.rest import filters
 from api.rest.base import Name, Resource, Strict, one
 from api.rest.clusters import cluster_named
@@ -30,6 +31,7 @@ from tagmill.work import workers
 from tagmill.work.models import WorkerToken
 
 ADMIN = {"GET": Role.ADMIN, "POST": Role.ADMIN, "DELETE": Role.ADMIN}
+EVERYBODY = {"GET": Role.NONE, "POST": Role.NONE, "DELETE": Role.NONE}
 MAX_CLUSTERS = 1000
 
 
@@ -93,13 +95,14 @@ class Token(Resource):
         return Response(status=204)
 
 
-class UserTokenIn(Strict):
-    user = serializers.CharField(max_length=150, validators=[UnicodeUsernameValidator()])
+class OwnTokenIn(Strict):
+    name = serializers.CharField(
+        max_length=64, required=False, allow_blank=True, help_text="What it is for."
+    )
     role = serializers.ChoiceField(
         list(GROUPS),
         required=False,
-        help_text="What the token may do: at most what the user may, which is the default. A user "
-        "who is missing is made with this role.",
+        help_text="What the token may do: at most what the user may, which is the default.",
     )
     days = serializers.FloatField(
         required=False,
@@ -109,8 +112,17 @@ class UserTokenIn(Strict):
     )
 
 
+class UserTokenIn(OwnTokenIn):
+    user = serializers.CharField(
+        max_length=150,
+        validators=[UnicodeUsernameValidator()],
+        help_text="A user who is missing is made, with the role.",
+    )
+
+
 class UserTokenOut(serializers.Serializer[Any]):
     key = serializers.CharField(help_text="The token's first characters.")
+    name = serializers.CharField(help_text="What it is for; may be empty.")
     user = serializers.CharField(source="user.username")
     role = serializers.CharField(help_text="What it was issued with; the user's may be less now.")
     is_login = serializers.BooleanField(help_text="Made by a name and a password.")
@@ -124,7 +136,7 @@ def _has_expired(wanted: bool) -> Q:
     return ended if wanted else Q(expires_at=None) | ~ended
 
 
-FIELDS = ("key", "role", "is_login", "created_at", "expires_at", "last_used_at")
+FIELDS = ("key", "name", "role", "is_login", "created_at", "expires_at", "last_used_at")
 CREATED = {"created_at": "id", "-created_at": "-id"}
 OF_USERS = (
     filters.text("user", "user__username", "Whose it is."),
@@ -153,11 +165,55 @@ class UserTokens(Resource):
 
         A user who is missing is made, with the role that is asked for and without a password."""
         given = self.given(UserTokenIn)
-        return _issued(*tokens.create(given["user"], given.get("role"), given.get("days")))
+        wanted = (given.get("role"), given.get("days"), given.get("name", ""))
+        return _issued(*tokens.create(given["user"], *wanted))
 
 
 def _bodies(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{"user": row["user__username"], **{name: row[name] for name in FIELDS}} for row in rows]
+
+
+class OwnTokens(Resource):
+    says = {"POST": Says(errors=("too_many_tokens",))}
+    roles = EVERYBODY
+    has_pages = True
+    filters = OF_USERS[1:]
+    orders = CREATED
+    serializer_class = UserTokenOut
+    queryset = UserToken.objects.all()
+
+    @extend_schema(operation_id="own_tokens_list", responses=UserTokenOut(many=True))
+    def get(self, request: Request) -> Response:
+        """List your own tokens"""
+        mine = UserToken.objects.filter(user=request.user.pk)
+        return self.page(mine.values("id", "user__username", *FIELDS), _bodies)
+
+    @extend_schema(operation_id="own_tokens_create", request=OwnTokenIn, responses={201: Issued})
+    def post(self, request: Request) -> Response:
+        """Issue a token to yourself
+
+        It takes a browser's session, or a token got by a password: a token that was given to a
+        program cannot make another that outlives it."""
+        if isinstance(request.auth, UserToken) and not request.auth.is_login:
+            raise Forbidden(
+                "this token cannot make tokens: log in with your password (POST auth/token)"
+            )
+        given = self.given(OwnTokenIn)
+        wanted = (given.get("role"), given.get("days"), given.get("name", ""))
+        return _issued(*tokens.create_own(cast(User, request.user), *wanted))
+
+
+class OneOwnToken(Resource):
+    roles = EVERYBODY
+    serializer_class = UserTokenOut
+    queryset = UserToken.objects.all()
+
+    @extend_schema(operation_id="own_tokens_destroy", responses={204: None})
+    def delete(self, request: Request, key: str) -> Response:
+        """Revoke a token of yours"""
+        mine = UserToken.objects.filter(user=request.user.pk)
+        one(mine, "token of yours", key=key).delete()
+        return Response(status=204)
 
 
 class OneUserToken(Resource):

@@ -15,6 +15,8 @@ from django.http import HttpResponse
 from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
+from msgspec import UNSET
+from msgspec.structs import replace
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -32,7 +34,7 @@ from api.roles import Role
 from tagmill.config import load
 from tagmill.errors import Invalid
 from tagmill.fleet.models import Cluster
-from tagmill.work import leases, workers
+from tagmill.work import leases, membership, workers
 from tagmill.work.models import Worker, WorkerToken
 from tagmill_wire import messages
 
@@ -204,7 +206,22 @@ class Heartbeat(WorkerCall):
         asked = self.message(messages.Heartbeat)
         check_leases(asked.leases)
         lost = leases.heartbeat(self.worker(asked.worker), asked.leases)
-        return wire_answer(messages.HeartbeatAnswer(lost=[str(uuid) for uuid in lost]))
+        answer = messages.HeartbeatAnswer(lost=[str(uuid) for uuid in lost])
+        if asked.epoch is not UNSET and (now := membership.epoch()) != asked.epoch:
+            answer = replace(answer, epoch=now)
+        return wire_answer(answer)
+
+
+class ShareOfWorker(WorkerCall):
+    says = {"POST": Says(errors=("worker_gone", "incarnation_changed"))}
+
+    @_documented("share", messages.ShareRequest, messages.Share)
+    def post(self, request: Request) -> HttpResponse:
+        """Ask which partitions to hold
+
+        See docs/protocol.md, `share`."""
+        asked = self.message(messages.ShareRequest)
+        return wire_answer(membership.share(self.worker(asked.worker), asked))
 
 
 class GiveUp(WorkerCall):

@@ -35,6 +35,7 @@ ROUTINE = frozenset(
     {
         "lease",
         "batch",
+        "image",
         "heartbeat",
         "complete",
         "workers",

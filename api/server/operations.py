@@ -25,11 +25,16 @@ PLACES: dict[str, tuple[str, Schema]] = {
     "partition": (r"(\d{1,18})", {"type": "integer", "minimum": 0}),
     "system_id": ("([^/]+)", {"type": "string"}),
     "version": ("([0-9a-f]{32})", {"type": "string", "pattern": "^[0-9a-f]{32}$"}),
+    "image": ("([0-9A-Za-z._-]{1,200})", {"type": "string"}),
     "uuid": ("([0-9a-fA-F-]{36})", {"type": "string", "format": "uuid"}),
 }
 
 
-PLACE_NAMES = {"partition": "A partition's id.", "version": "An expression set's version."}
+PLACE_NAMES = {
+    "image": "An image's name.",
+    "partition": "A partition's id.",
+    "version": "An expression set's version.",
+}
 BINARY: Schema = {"type": "string", "format": "binary"}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tagmill import caches, config, database, extras, secret
+from tagmill import caches, config, database, extras, image_store, secret
 
 CONFIG = config.load()
 
@@ -74,7 +74,11 @@ TEMPLATES = [
 ]
 
 DATABASES = {"default": database.django_settings(CONFIG)}
-CACHES = {"default": caches.django_settings(CONFIG)}
+CACHES = caches.django_settings(CONFIG)
+STORAGES = {
+    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+    "images": image_store.django_settings(CONFIG),
+}
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in (

@@ -3,6 +3,7 @@
 - `messages`: the messages between them.
 - `bitmap`: sets of slots.
 - `collector`: Python's collector of cycles, at the start of a process.
+- `images`: the names of shared images.
 - `pagehead`: the head of a page of a partition.
 - `sets`: bitmaps over an expression set.
 - `sizes`: sizes as people write them.
@@ -14,6 +15,7 @@ __all__ = [
     "__version__",
     "bitmap",
     "collector",
+    "images",
     "messages",
     "pagehead",
     "sets",

@@ -52,6 +52,12 @@ def read(
     return Page(partition, head.rev, head.next, head.is_empty, data)
 
 
+def packed(partition: int, rev: int, data: bytes, most_bytes: int = MAX_BYTES) -> Page:
+    """A page that somebody else has kept. Raises ProtocolError."""
+    _bound(data, most_bytes)
+    return Page(partition, rev, None, False, data)
+
+
 def _bound(data: bytes, most_bytes: int) -> None:
     """Raises AnswerTooLarge for a page that would be unpacked to more, and ProtocolError."""
     try:
