@@ -23,11 +23,8 @@ from loadtest.benches.polls import PollsBench
 from loadtest.benches.preview import PreviewBench
 from loadtest.benches.rebuild import RebuildCommand
 from loadtest.benches.sweep import SweepBench
-<<<<<<< HEAD
-from loadtest.chaos.bench import ChaosBench
-=======
 from loadtest.benches.web import WebBench
->>>>>>> main
+from loadtest.chaos.bench import ChaosBench
 from loadtest.report.report import ReportBench
 from loadtest.rig.scratch import scratch_database
 from loadtest.rig.stack import StackError
@@ -43,11 +40,8 @@ BENCHES: tuple[type[Bench], ...] = (
     GrowthBench,
     CalibrateBench,
     CheckBench,
-<<<<<<< HEAD
     ChaosBench,
-=======
     WebBench,
->>>>>>> main
     ReportBench,
 )
 INTERRUPTED = 130  # what a shell says of a process that Ctrl-C ended
