@@ -24,11 +24,13 @@ from api.server import (
     completion,
     documents,
     expression_sets,
+    feed,
     health,
     images,
     imports,
     lease,
     pools,
+    session,
     users,
 )
 from api.server.admission import Admission
@@ -40,6 +42,7 @@ from api.server.completion import CompletionResource
 from api.server.documents import DocumentResource
 from api.server.events import PREVIEWS, REBUILDS, EventsResource, Kind
 from api.server.expression_sets import ExpressionSetResource
+from api.server.feed import ChangesResource, Shared, Waiting
 from api.server.health import Health, Metrics, Ready
 from api.server.http import Caps, Request, Route, Site
 from api.server.images import ImageResource
@@ -49,6 +52,7 @@ from api.server.listener import Listener
 from api.server.listening import BACKLOG, cannot_listen
 from api.server.operations import Operation
 from api.server.previews import MAX_AT_ONCE, PreviewResource, PreviewsResource
+from api.server.session import SessionResource
 from api.server.sharing import SharedPort
 from api.server.threads import Threads
 from api.server.watch import Watch
@@ -87,6 +91,7 @@ class Server:
         self._broker = Broker(reactor, self._take, self._give_back, config.part(WAKE))
         self._rebuilds, self._previews = self._watch(REBUILDS), self._watch(PREVIEWS)
         self._watches = (self._rebuilds, self._previews)
+        self._changes = Waiting(reactor)
         self._ready = Ready(self._native)
         self._listener = Listener(reactor, (WORK, PROGRESS, PREVIEW), self._heard, self._look_again)
         self._stop_maintenance = threading.Event()
@@ -102,7 +107,7 @@ class Server:
         wsgi: Any = WSGIResource(reactor, self._rest.pool, django)
         self.routes = [*self._routes(), *self._keeping(django), self._import(wsgi)]
         self.routes.append(self._document(wsgi))
-        self.routes += self._asking(wsgi)
+        self.routes += [*self._asking(wsgi), *self._watching()]
         # Behind proxies, every connection is of a proxy's address.
         of_address = None if config.trusted_proxies else config.connections_per_address
         caps = Caps(config.connections, of_address, config.unread_bytes)
@@ -139,6 +144,7 @@ class Server:
         self._broker.start()
         for watch in self._watches:
             watch.start()
+        self._changes.start()
         self._listener.start()
         if self._run_maintenance:
             self.lead()
@@ -175,6 +181,7 @@ class Server:
         self._broker.drain()
         for watch in self._watches:
             watch.drain()
+        self._changes.drain()
         idle = self._site.drain()
         idle.addTimeout(
             self._config.drain_seconds,
@@ -265,6 +272,14 @@ class Server:
             ),
         ]
 
+    def _watching(self) -> list[Route]:
+        held = (self._reactor, self._native, Shared(self._native), self._changes)
+        most_wait = self._config.poll_seconds
+        return [
+            _native("changes", feed.OPERATION, lambda: ChangesResource(*held, most_wait)),
+            _native("events", session.OPERATION, lambda: SessionResource(*held)),
+        ]
+
     def _watch(self, kind: Kind) -> Watch:
         return Watch(self._reactor, kind.pace, partial(self._native.call, kind.read))
 
@@ -288,6 +303,7 @@ class Server:
         return self._native.call(lease.give_back, poll, answer)
 
     def _heard(self, channel: str, payload: str) -> None:
+        self._changes.changed()
         if channel == PROGRESS:
             self._rebuilds.changed()
             return
@@ -305,6 +321,7 @@ class Server:
         self._broker.look_again()
         for watch in self._watches:
             watch.changed()
+        self._changes.changed()
 
 
 def _native(name: str, operation: Operation, make: Any, limit: BodyLimit | None = SMALL) -> Route:
