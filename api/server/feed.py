@@ -108,7 +108,7 @@ class Waiting:
         self.changed()
 
 
-class Shared:
+class Together:
     """Calls into the domain that several ask for at the same moment are made once."""
 
     def __init__(self, threads: Threads) -> None:
@@ -134,7 +134,7 @@ class ChangesResource(Native):
     parameters = frozenset({"since", "limit"})
 
     def __init__(
-        self, reactor: Any, threads: Threads, shared: Shared, waiting: Waiting, most_seconds: int
+        self, reactor: Any, threads: Threads, shared: Together, waiting: Waiting, most_seconds: int
     ) -> None:
         super().__init__()
         self._reactor = reactor
@@ -200,7 +200,7 @@ class ChangesResource(Native):
         return await read(self._shared, cursor, most)
 
 
-async def read(shared: Shared, cursor: feed.Cursor, most: int) -> feed.Page:
+async def read(shared: Together, cursor: feed.Cursor, most: int) -> feed.Page:
     """What clients see of the next page."""
     page: feed.Page = await shared.call((cursor, most), feed.read, cursor, most)
     seen = [each for each in page.changes if each.kind != "passed"]

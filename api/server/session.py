@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from api.encoding import dumps
 from api.server import events, feed, users
-from api.server.feed import Shared, Waiting
+from api.server.feed import Together, Waiting
 from api.server.http import Request
 from api.server.native import Native
 from api.server.operations import BROWSERS, Answer, Content, Operation, Parameter
@@ -56,7 +56,7 @@ Live = dict[tuple[str, str], bytes]
 
 
 class SessionResource(Native):
-    def __init__(self, reactor: Any, threads: Threads, shared: Shared, waiting: Waiting) -> None:
+    def __init__(self, reactor: Any, threads: Threads, shared: Together, waiting: Waiting) -> None:
         super().__init__()
         self._reactor = reactor
         self._threads = threads

@@ -23,6 +23,7 @@ from loadtest.benches.polls import PollsBench
 from loadtest.benches.preview import PreviewBench
 from loadtest.benches.rebuild import RebuildCommand
 from loadtest.benches.sweep import SweepBench
+from loadtest.benches.web import WebBench
 from loadtest.report.report import ReportBench
 from loadtest.rig.scratch import scratch_database
 from loadtest.rig.stack import StackError
@@ -38,6 +39,7 @@ BENCHES: tuple[type[Bench], ...] = (
     GrowthBench,
     CalibrateBench,
     CheckBench,
+    WebBench,
     ReportBench,
 )
 INTERRUPTED = 130  # what a shell says of a process that Ctrl-C ended
