@@ -23,7 +23,7 @@ from tagmill.tags.models import Preview, Rebuild
 from tagmill.work.models import Worker
 
 PAGE = 200
-# Of each kind: nobody looks at more.
+# The most of each kind that are streamed: nobody looks at more.
 MAX_LIVE = 200
 EXAMPLE = """id: WyIw...
 event: tag
