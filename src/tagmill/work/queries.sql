@@ -352,4 +352,5 @@ ON CONFLICT (at) DO NOTHING
 
 
 -- name: forget_samples
+-- Deletes what charts show no more.
 DELETE FROM fleet_sample WHERE at < now() - make_interval(secs => %(seconds)s)
