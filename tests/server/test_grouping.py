@@ -344,6 +344,7 @@ def statements(token: str, nodes: str, body: bytes) -> list[str]:
             condition=Condition(None, None),
             content_type=XML,
             body=body,
+            coding=None,
             request_id="0",
         )
         for node in nodes
