@@ -24,6 +24,7 @@ from loadtest.benches.preview import PreviewBench
 from loadtest.benches.rebuild import RebuildCommand
 from loadtest.benches.sweep import SweepBench
 from loadtest.benches.web import WebBench
+from loadtest.chaos.bench import ChaosBench
 from loadtest.report.report import ReportBench
 from loadtest.rig.scratch import scratch_database
 from loadtest.rig.stack import StackError
@@ -39,6 +40,7 @@ BENCHES: tuple[type[Bench], ...] = (
     GrowthBench,
     CalibrateBench,
     CheckBench,
+    ChaosBench,
     WebBench,
     ReportBench,
 )
