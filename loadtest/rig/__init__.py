@@ -10,6 +10,7 @@ __all__ = [
     "ingest",
     "postgres",
     "processes",
+    "readers",
     "rig",
     "scratch",
     "simulated",
