@@ -39,7 +39,7 @@ from tagmill.flows import maintenance
 from tagmill.matches import staleness
 from tagmill.tags import waiting
 from tagmill.tags.models import Tag
-from tagmill.work import leases, queue
+from tagmill.work import leases, membership, queue
 from tagmill_wire.messages import Completion, CompletionAnswer
 
 log = structlog.get_logger("tagmill.metrics")
@@ -213,6 +213,19 @@ class DatabaseCollector(Collector):
             ),
             GaugeMetricFamily("tagmill_tags", "Tags by state", labels=["state"]),
             GaugeMetricFamily(
+                "tagmill_membership_epoch", "Epoch of what workers own: it grows when that changes"
+            ),
+            GaugeMetricFamily(
+                "tagmill_owned_partitions",
+                "Partitions that a worker is to hold",
+                labels=["cluster", "worker"],
+            ),
+            GaugeMetricFamily(
+                "tagmill_preferred_partitions",
+                "Partitions that a worker is preferred for: fewer while it warms them",
+                labels=["cluster", "worker"],
+            ),
+            GaugeMetricFamily(
                 "tagmill_table_rows",
                 "Rows of the tables that grow with time, as the database estimates them",
                 labels=["table"],
@@ -244,7 +257,8 @@ class DatabaseCollector(Collector):
         yield from self._found
 
     def _read(self) -> list[GaugeMetricFamily]:
-        up, jobs, stale, age, stale_there, alive, tags, rows, *documents = found = self.describe()
+        up, jobs, stale, age, stale_there, alive, tags, *more = found = self.describe()
+        shares, rows, documents = more[:3], more[3], more[4:]
         try:
             for status, count in queue.job_counts().items():
                 jobs.add_metric([status], count)
@@ -258,6 +272,7 @@ class DatabaseCollector(Collector):
                 alive.add_metric([name], workers)
             for state, count in tags_by_state({expression for expression, _ in waits}).items():
                 tags.add_metric([state], count)
+            _shares(*shares)
             for table, estimate in maintenance.growing_tables():
                 rows.add_metric([table], estimate)
             _documents(*documents)
@@ -268,6 +283,15 @@ class DatabaseCollector(Collector):
             return [up]
         up.add_metric([], 1)
         return found
+
+
+def _shares(
+    epoch: GaugeMetricFamily, owned: GaugeMetricFamily, preferred: GaugeMetricFamily
+) -> None:
+    epoch.add_metric([], membership.epoch())
+    for share in membership.counts():
+        owned.add_metric([share.cluster, share.worker], share.owned)
+        preferred.add_metric([share.cluster, share.worker], share.counting)
 
 
 def _documents(

@@ -12,4 +12,5 @@ __all__ = [
     "preview",
     "rebuild",
     "sweep",
+    "web",
 ]
