@@ -6,11 +6,10 @@ from __future__ import annotations
 from typing import Any
 
 from django.db.models import QuerySet
-from django.urls import path
+from django.urls import include, path
 from rest_framework import generics, serializers
 from rest_framework.pagination import LimitOffsetPagination
 
-from api.urls import urlpatterns as ours
 from tagmill.fleet.models import Node
 
 
@@ -33,4 +32,7 @@ class PlainNodes(generics.ListAPIView[Node]):
         return Node.objects.filter(deleted_at=None, **carried).order_by("partition_id", "slot")
 
 
-urlpatterns = [path("plain/tags/<str:name>/nodes", PlainNodes.as_view()), *ours]
+urlpatterns = [
+    path("plain/tags/<str:name>/nodes", PlainNodes.as_view()),
+    path("", include("api.urls")),
+]

@@ -16,7 +16,7 @@ SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Reading:
-    """So many GETs of one path, one after another, on one connection, not before `begin`."""
+    """GETs of one path, one after another, on one connection, not before `begin`."""
 
     host: str
     port: int

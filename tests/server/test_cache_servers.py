@@ -29,7 +29,7 @@ SECRET = b"of these servers"
 ITEM_BYTES = 1_000_000
 # A round trip to a remote one, half of it each way.
 WAY_SECONDS = 0.01
-# Of those that are frozen; the others are waited for, however busy the machine is.
+# For those that are frozen; the others are waited for, however busy the machine is.
 PATIENCE, LONG = 0.25, 10.0
 
 
