@@ -23,6 +23,7 @@ from loadtest.benches.polls import PollsBench
 from loadtest.benches.preview import PreviewBench
 from loadtest.benches.rebuild import RebuildCommand
 from loadtest.benches.sweep import SweepBench
+from loadtest.benches.tiers import TiersBench
 from loadtest.report.report import ReportBench
 from loadtest.rig.scratch import scratch_database
 from loadtest.rig.stack import StackError
@@ -35,6 +36,7 @@ BENCHES: tuple[type[Bench], ...] = (
     PreviewBench,
     PollsBench,
     SweepBench,
+    TiersBench,
     GrowthBench,
     CalibrateBench,
     CheckBench,
