@@ -6,7 +6,7 @@ the table in docs/api.md, which a test holds against it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -14,6 +14,8 @@ from typing import Any
 MEDIA_TYPE = "application/problem+json"
 # A relative reference, as RFC 9457 allows: the page is on the server that answered.
 PAGES = "/api/problems/"
+# Where a description of an answer says which codes it has.
+CODES_OF = "x-codes"
 TEXT, NUMBER = {"type": "string"}, {"type": "integer"}
 # What each member says that only some problems have.
 MEMBERS: Mapping[str, tuple[Mapping[str, Any], str]] = {
@@ -105,6 +107,12 @@ CODES: Mapping[str, Code] = {
         "Look at the name; lists say what there is.",
         ("field",),
     ),
+    "images_off": Code(
+        404, "The server keeps no shared images.", "The worker fetches the documents."
+    ),
+    "image_missing": Code(
+        404, "There is no such shared image, or it is gone.", "The worker fetches the documents."
+    ),
     "unknown_expression_set": Code(
         404,
         "The worker names an expression set that is gone.",
@@ -175,6 +183,9 @@ CODES: Mapping[str, Code] = {
         "A condition was sent where none is checked.",
         "Leave it away.",
     ),
+    "image_store_full": Code(
+        409, "The shared images have as much room as they may have.", "The worker goes on without."
+    ),
     "too_large": Code(
         413, "The body, or a part of it, is too large.", "Send less at a time.", ("field", "limit")
     ),
@@ -182,6 +193,9 @@ CODES: Mapping[str, Code] = {
         415,
         "The body is of a type, or in an encoding, that is not understood here.",
         "Send what is described.",
+    ),
+    "range_not_satisfiable": Code(
+        416, "The range that is asked for is not there.", "Ask for the whole."
     ),
     "too_expensive": Code(
         422,
@@ -201,6 +215,11 @@ CODES: Mapping[str, Code] = {
         "Report it with the `request_id`.",
         ("request_id",),
     ),
+    "document_damaged": Code(
+        500,
+        "A stored document cannot be read.",
+        "Delete this probe's document of the node, and upload it again.",
+    ),
     "database_unavailable": Code(
         503,
         "The database does not answer.",
@@ -216,6 +235,11 @@ CODES: Mapping[str, Code] = {
         "The counters of attempts cannot be reached.",
         "Look at TAGMILL_CACHE_URL on the server.",
     ),
+    "images_unavailable": Code(
+        503,
+        "Shared images cannot be reached.",
+        "The worker goes on without them; look at TAGMILL_IMAGE_STORE on the server.",
+    ),
     "not_migrated": Code(
         503,
         "The database lacks migrations.",
@@ -229,30 +253,37 @@ def type_of(code: str) -> str:
     return f"{PAGES}{code}" if code in CODES else "about:blank"
 
 
-def component(code: str) -> str:
-    """The name of its schema in OpenAPI."""
-    return f"{code.title().replace('_', '')}Problem"
+def component(codes: Iterable[str]) -> str:
+    """The name of the schema in OpenAPI of problems with one of these codes."""
+    return "".join(code.title().replace("_", "") for code in codes) + "Problem"
 
 
-def schemas() -> dict[str, dict[str, Any]]:
-    """A schema for the problem document of each code, by the name of the component."""
-    return {component(code): _schema(code, about) for code, about in CODES.items()}
+def schemas(answers: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The schemas that these descriptions of answers, made by `responses`, refer to."""
+    found = {}
+    for answer in answers:
+        if named := answer.get(CODES_OF):
+            found[component(named)] = _schema(named)
+    return found
 
 
-def _schema(code: str, about: Code) -> dict[str, Any]:
+def _schema(named: Sequence[str]) -> dict[str, Any]:
+    """One schema for all codes that an operation may answer a status with: a client tells them by
+    `code`, and needs no type for each."""
+    about = [CODES[code] for code in named]
     properties: dict[str, Any] = {
         "type": {"type": "string", "format": "uri-reference"},
         "title": TEXT,
-        "status": {"type": "integer", "enum": [about.status]},
-        "code": {"type": "string", "enum": [code]},
+        "status": {"type": "integer", "enum": [about[0].status]},
+        "code": {"type": "string", "enum": list(named)},
         "detail": {"type": "string", "description": "For people: what is wrong, and what to do."},
     }
-    for name in about.members:
+    for name in sorted({name for code in about for name in code.members}):
         schema, description = MEMBERS[name]
         properties[name] = {**schema, "description": description}
     return {
         "type": "object",
-        "description": f"{about.means} {about.todo}",
+        "description": " ".join(f"`{code}`: {CODES[code].means}" for code in named),
         "required": ["type", "title", "status", "code", "detail"],
         "properties": properties,
     }
@@ -267,17 +298,12 @@ def responses(codes: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def _response(status: int, codes: list[str]) -> dict[str, Any]:
-    places = {code: f"#/components/schemas/{component(code)}" for code in codes}
-    schema: dict[str, Any] = {"$ref": places[codes[0]]}
-    if len(codes) > 1:
-        schema = {
-            "oneOf": [{"$ref": place} for place in places.values()],
-            "discriminator": {"propertyName": "code", "mapping": places},
-        }
-    meanings = " ".join(f"`{code}`: {CODES[code].means}" for code in codes)
+    meanings = " ".join(f"`{code}`: {CODES[code].means} {CODES[code].todo}" for code in codes)
+    place = f"#/components/schemas/{component(codes)}"
     return {
         "description": f"{HTTPStatus(status).phrase}. {meanings}",
-        "content": {MEDIA_TYPE: {"schema": schema}},
+        "content": {MEDIA_TYPE: {"schema": {"$ref": place}}},
+        CODES_OF: codes,
     }
 
 

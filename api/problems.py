@@ -24,6 +24,7 @@ import psycopg
 import structlog
 from django import db
 
+from api import codes
 from api.encoding import dumps
 from tagmill.errors import (
     CacheUnavailable,
@@ -130,7 +131,7 @@ def shown(error: BaseException | None, path: str = "") -> TagmillError:
 def document(error: TagmillError) -> bytes:
     return dumps(
         {
-            "type": "about:blank",
+            "type": codes.type_of(error.code),
             "title": HTTPStatus(error.status).phrase,
             "status": error.status,
             "code": error.code,

@@ -11,6 +11,7 @@ from drf_spectacular.views import SpectacularSwaggerView
 
 from api.rest import (
     audit,
+    cache,
     changes,
     clusters,
     documents,
@@ -19,6 +20,7 @@ from api.rest import (
     partitions,
     previews,
     rebuilds,
+    root,
     schema,
     tags,
     tokens,
@@ -48,6 +50,7 @@ def route(pattern: str, view: Any, name: str) -> URLPattern:
 
 
 V1 = [
+    route("", root.Root, "root"),
     route("auth/token", tokens.Token, "token"),
     route("auth/tokens/", tokens.OwnTokens, "own-tokens"),
     route("auth/tokens/<str:key>", tokens.OneOwnToken, "own-token"),
@@ -74,6 +77,10 @@ V1 = [
     route("previews/<uuid:uuid>/verdicts", verdicts.VerdictsOfPreview, "verdicts-of-preview"),
     route("previews/<uuid:uuid>/nodes", previews.NodesOfPreview, "nodes-of-preview"),
     route("audit/", audit.Audit, "audit"),
+    route("cache", cache.Cache, "cache"),
+    route("cache/flush", cache.FlushCache, "cache-flush"),
+    route("cache/enable", cache.EnableCache, "cache-enable"),
+    route("cache/disable", cache.DisableCache, "cache-disable"),
     route("rebuilds/", rebuilds.Rebuilds, "rebuilds"),
     route("rebuilds/<uuid:uuid>", rebuilds.OneRebuild, "rebuild"),
     route("rebuilds/<uuid:uuid>/cancel", rebuilds.CancelRebuild, "cancel-rebuild"),
@@ -106,6 +113,8 @@ urlpatterns = [
     *(path(place, pages.shell) for place in WORKBENCH),
     path("api/v1/", include(V1)),
     path("api/schema/", schema.Schema.as_view(), name="schema"),
+    path("api/problems/", pages.problems, name="problems"),
+    path("api/problems/<str:code>", pages.problem, name="problem"),
     path("api/docs/", SpectacularSwaggerView.as_view(url_name="schema"), name="docs"),
     path("admin/", admin.site.urls),
 ]

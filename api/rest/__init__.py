@@ -5,6 +5,7 @@
 
 __all__ = [
     "audit",
+    "cache",
     "changes",
     "clusters",
     "documents",
@@ -13,6 +14,7 @@ __all__ = [
     "partitions",
     "previews",
     "rebuilds",
+    "root",
     "schema",
     "tags",
     "tokens",

@@ -360,7 +360,10 @@ class NodesOfPreview(Resource):
     @extend_schema(
         operation_id="previews_nodes_list",
         responses=Member(many=True),
-        parameters=[OpenApiParameter("change", str, enum=list(CHANGES)), CLUSTER],
+        parameters=[
+            OpenApiParameter("change", str, enum=list(CHANGES), description="Which."),
+            CLUSTER,
+        ],
     )
     def get(self, request: Request, uuid: UUID) -> Response:
         """List the nodes of a preview

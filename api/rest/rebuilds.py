@@ -40,6 +40,7 @@ class RebuildIn(Strict):
         child=serializers.CharField(max_length=256),
         required=False,
         allow_empty=False,
+        min_length=1,
         max_length=MAX_TAGS,
     )
     all = serializers.BooleanField(required=False)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import asdict, dataclass
+from functools import partial
 
 from api import metrics
+from api.cache import Asked, Bodies, Entry, Name
+from api.cache.controls import State, state
+from api.cache.keyspaces import BATCHES
 from api.problems import UnknownField
 from api.protocol import authenticated
 from api.server import versioned
-from api.server.batchcache import BatchCache
 from api.server.http import Request
 from api.server.native import Native, credentials
 from api.server.operations import WORKERS, Answer, Content, Operation, Parameter
@@ -75,63 +77,53 @@ class Slice:
     max_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Encoded:
-    """A batch as it goes over the wire."""
-
-    head: PageHead
-    body: bytes
-
-    def __len__(self) -> int:
-        return len(self.body)
-
-
 class BatchResource(Native):
     # After the token.
     parameters = None
 
-    def __init__(
-        self, threads: Threads, cache: BatchCache[Encoded], limits: Slice, partition: bytes
-    ) -> None:
+    def __init__(self, threads: Threads, bodies: Bodies, limits: Slice, partition: bytes) -> None:
         super().__init__()
         self._threads = threads
-        self._cache = cache
+        self._bodies = bodies
         self._limits = limits
         self._partition = int(partition)
 
     async def answer(self, request: Request) -> None:
         token = credentials(request, TOKEN_SCHEME)
         part = slice_of(request, self._limits)
-        is_zstd = versioned.takes_zstd(request)
         # Two calls: only in between, on the reactor thread, can the cache be asked.
-        rev = await self._threads.call(readable_revision, token, self._partition, part)
-        key = (self._partition, rev, part, is_zstd)
-        etag = 'W/"' + hashlib.blake2b(repr(key).encode(), digest_size=12).hexdigest() + '"'
-        if versioned.is_current(request, etag, versioned.REVALIDATED):
+        rev, kept = await self._threads.call(readable_revision, token, self._partition, part)
+        revision = f"{kept.generation}:{rev}"
+        name = Name(BATCHES.name, str(self._partition), repr(part), revision)
+        if versioned.is_current(request, versioned.etag_of(name), versioned.REVALIDATED):
             return
-        found = await self._cache.get(
-            key, lambda: self._threads.call(read, self._partition, part, is_zstd)
+        coding = versioned.coding_of(request)
+        found = await self._bodies.get(
+            Asked(name, coding, is_off=kept.is_off),
+            partial(read, self._partition, part),
+            self._threads,
         )
-        metrics.BATCH_BYTES.observe(len(found))
-        for name, value in found.head.headers().items():
-            request.setHeader(name, value)
-        versioned.send(request, found.body, is_zstd)
+        metrics.BATCH_BYTES.observe(len(found.body))
+        for header, value in found.headers:
+            request.setHeader(header, value)
+        versioned.send(request, found, coding)
 
 
-def readable_revision(token: str, partition: int, part: Slice) -> int:
-    """The partition's rev, read in a thread. Raises NotFound, also where the token must not look,
-    and IncarnationChanged."""
+def readable_revision(token: str, partition: int, part: Slice) -> tuple[int, State]:
+    """The partition's rev, and what was asked of the cache, read in a thread. Raises NotFound, also
+    where the token must not look, and IncarnationChanged."""
     if not workers.may_read(authenticated(token), partition):
         raise NotFound(f"no partition {partition}")
-    return batches.revision_in(part.incarnation, partition, part.since)
+    rev = batches.revision_in(part.incarnation, partition, part.since)
+    return rev, state(BATCHES.name, partition=partition)
 
 
-def read(partition: int, part: Slice, is_zstd: bool) -> Encoded:
-    """One batch as it goes over the wire, read in a thread."""
+def read(partition: int, part: Slice) -> Entry:
+    """One batch, read in a thread. It may hold newer documents than it claims: those of a rev that
+    comes only once."""
     wanted = asdict(part)
     batch = batches.read_in(wanted.pop("incarnation"), partition, **wanted)
-    body = dump(batch)
-    return Encoded(PageHead.of(batch), versioned.packed(body, is_zstd))
+    return Entry.of(dump(batch), tuple(PageHead.of(batch).headers().items()))
 
 
 def slice_of(request: Request, limits: Slice) -> Slice:

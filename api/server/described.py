@@ -51,12 +51,19 @@ def add_native(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     found = msgspec.json.schema_components(MESSAGES, ref_template=place)[1]
     if twice := schemas.keys() & found.keys():
         raise ValueError(f"serializers and messages have the same names: {sorted(twice)}")
-    schemas.update(found | codes.schemas())
+    schemas.update(found)
     for operation in OPERATIONS:
         methods = paths.setdefault(operation.path, {})
         if operation.method in methods:
             raise ValueError(f"{operation.method} {operation.path} is described twice")
         methods[operation.method] = operation.described()
+    answers = [
+        answer
+        for methods in paths.values()
+        for described in methods.values()
+        for answer in described["responses"].values()
+    ]
+    schemas.update(codes.schemas(answers))
     result["paths"] = dict(sorted(paths.items()))
     result["components"]["schemas"] = dict(sorted(schemas.items()))
     return result

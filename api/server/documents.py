@@ -38,7 +38,9 @@ from tagmill.config import MIB
 from tagmill.errors import NotFound, TagmillError
 from tagmill.flows.ingest import Upload, Verdict, store_requests
 
-XML = ("application/xml", "text/xml")
+# Some clients that are generated know no other type for a body that is sent as it is.
+BYTES = "application/octet-stream"
+XML = ("application/xml", "text/xml", BYTES)
 # What goes together is one transaction: its locks last well under a second. What waits is less than
 # what so many threads would hold.
 BOUNDS = Bounds(

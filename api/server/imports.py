@@ -27,6 +27,8 @@ from api.strict import refuse_type
 from tagmill.errors import TagmillError
 
 NDJSON = "application/x-ndjson"
+# Some clients that are generated know no other type for a body that is sent as it is.
+BYTES = "application/octet-stream"
 # Bytes between the socket and the importer: enough to keep it busy over a slow round trip.
 MAX_PENDING = 1024 * 1024
 SPOOL_BYTES = 1024 * 1024
@@ -48,6 +50,7 @@ OPERATION = Operation(
         NDJSON,
         BINARY,
         '{"system_id": "4y3h7n", "cluster": "north", "probes": {"lshw": "<list>...</list>"}}\n',
+        (BYTES,),
     ),
     answers={
         200: Answer(
@@ -107,7 +110,7 @@ class Import:
     def _admitted(self, _: None) -> None:
         try:
             refuse_strange(self._request, frozenset())
-            refuse_type(self._request.getHeader("content-type"), NDJSON)
+            refuse_type(self._request.getHeader("content-type"), NDJSON, BYTES)
         except TagmillError as error:
             self._failed(Failure(error))
             return

@@ -12,9 +12,8 @@ from msgspec.structs import replace
 from api.protocol import called, caller, check_leases
 from api.server.broker import Broker, Poll, Taken
 from api.server.http import Request
-from api.server.native import Native, body_of, credentials, respond
+from api.server.native import Native, credentials, json_of, respond
 from api.server.operations import APPLIED, PREFER, WORKERS, Answer, Content, Operation
-from api.strict import refuse_type
 from tagmill.errors import Invalid
 from tagmill.work import leases
 from tagmill.work.policy import Speed
@@ -55,9 +54,8 @@ class LeaseResource(Native):
         self._most_seconds = most_seconds
 
     async def answer(self, request: Request) -> None:
-        if (kind := request.getHeader("content-type")) is not None:
-            refuse_type(kind, "application/json")
-        poll = Poll(credentials(request, TOKEN_SCHEME), body_of(request))
+        body = json_of(request)
+        poll = Poll(credentials(request, TOKEN_SCHEME), body)
         seconds = min(wait(request.getHeader("prefer")), self._most_seconds)
         answer = await self._broker.poll(poll, seconds)
         if seconds:

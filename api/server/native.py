@@ -13,7 +13,7 @@ from twisted.web.server import NOT_DONE_YET
 
 from api import problems, strict
 from api.server.http import Request
-from api.strict import refuse_conditions, refuse_encoding, refuse_unknown
+from api.strict import refuse_conditions, refuse_encoding, refuse_type, refuse_unknown
 from tagmill.errors import TagmillError
 
 
@@ -109,3 +109,11 @@ def body_of(request: Request) -> bytes:
         return b""
     body: bytes = request.content.read()
     return body
+
+
+def json_of(request: Request) -> bytes:
+    """The whole body, which is JSON where the request does not say what it is. Raises
+    UnsupportedMedia."""
+    if (kind := request.getHeader("content-type")) is not None:
+        refuse_type(kind, "application/json")
+    return body_of(request)

@@ -30,7 +30,11 @@ PLACES: dict[str, tuple[str, Schema]] = {
 }
 
 
-PLACE_NAMES = {"partition": "A partition's id.", "version": "An expression set's version."}
+PLACE_NAMES = {
+    "image": "An image's name.",
+    "partition": "A partition's id.",
+    "version": "An expression set's version.",
+}
 BINARY: Schema = {"type": "string", "format": "binary"}
 
 

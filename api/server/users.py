@@ -49,9 +49,9 @@ def uploaders(shown: Iterable[Shown]) -> dict[Shown, Any | TagmillError]:
     return found
 
 
-def viewer(header: str, session: str = "") -> None:
-    """The same for viewers. A browser's session counts: an EventSource sends no header."""
-    _take(Role.VIEWER, header, session)
+def viewer(header: str, session: str = "") -> Any:
+    """The same for viewers. A session counts: an EventSource sends no header. The user."""
+    return _take(Role.VIEWER, header, session)
 
 
 def _take(needed: Role, header: str, session: str) -> Any:

@@ -4,6 +4,7 @@ TagmillError
 ├── ConfigurationError        a setting is wrong: the process does not start
 ├── DatabaseUnavailable       503 database_unavailable
 │   └── DatabaseBusy          503 database_busy: a statement or a lock took too long
+├── DocumentDamaged           500 document_damaged: delete it and upload it again
 ├── ImagesUnavailable         503 images_unavailable: the image store does not answer
 ├── CacheUnavailable          503 cache_unavailable: TAGMILL_CACHE_URL does not answer
 ├── NotFound                  404 not_found
@@ -59,6 +60,10 @@ class DatabaseUnavailable(TagmillError):
 
 class DatabaseBusy(DatabaseUnavailable):
     code = "database_busy"
+
+
+class DocumentDamaged(TagmillError):
+    code = "document_damaged"
 
 
 class CacheUnavailable(TagmillError):

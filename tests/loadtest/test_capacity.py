@@ -311,7 +311,7 @@ def test_the_queue_makes_the_leases_that_are_planned_with(
     registered = [a_worker(name=str(number)) for number in range(count)]
     made = []
     for worker in itertools.cycle(registered):
-        leased = len(leases.lease(worker, 256, held).leases)
+        leased = len(leases.grant(worker, 256, held).answer.leases)
         if not leased:
             break
         made.append(leased)

@@ -63,7 +63,7 @@ def test_a_failure_is_kept_while_its_partition_waits(fleet: None) -> None:
     fail(worker)
     clusters.create("south")
     put("c", cluster="south")
-    answer = leases.lease(worker, 64, [])
+    answer = leases.grant(worker, 64, []).answer
     south = [item for item in answer.leases if item.expressions[0].base_rev is None]
     complete(worker, *(evaluated(answer, lease) for lease in south))
     maintenance.sweep()

@@ -281,7 +281,7 @@ class Fleet(RuleBasedStateMachine):
         holds_now = [partition for owner, partition in self.images if owner == worker]
         try:
             by_set = worker == SPEAKS_SETS
-            answer = leases.lease(self.workers[worker], most, holds_now, by_set=by_set)
+            answer = leases.grant(self.workers[worker], most, holds_now, by_set=by_set).answer
         except WorkerGone:
             self.register_again(worker)
             return
@@ -576,7 +576,7 @@ class Fleet(RuleBasedStateMachine):
         maintenance.sweep()
         self.register_again(0)
         for _ in range(200):
-            answer = leases.lease(self.workers[0], 8, [])
+            answer = leases.grant(self.workers[0], 8, []).answer
             if not answer.leases:
                 break
             for leased in answer.leases:

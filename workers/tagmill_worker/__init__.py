@@ -3,7 +3,18 @@
 - `command`: the program `tagmill-worker`.
 - `settings`: its options.
 - `evaluators`: the child process that evaluates, and the evaluators that it can use.
-- `completer`, `pages`, `runtime`: bounds and formats that simulated workers share.
+- `completer`, `pages`, `runtime`: bounds and formats that simulated workers share; how they plan,
+  and what they say: `job`, `sets`, `store`.
 """
 
-__all__ = ["command", "completer", "evaluators", "pages", "runtime", "settings"]
+__all__ = [
+    "command",
+    "completer",
+    "evaluators",
+    "job",
+    "pages",
+    "runtime",
+    "sets",
+    "settings",
+    "store",
+]

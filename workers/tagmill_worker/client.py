@@ -47,6 +47,8 @@ from tagmill_wire.messages import (
     Message,
     Register,
     Registered,
+    Share,
+    ShareRequest,
     WireError,
     dump,
     load,
@@ -76,8 +78,8 @@ CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 60.0
 # An answer that is not a page: 256 leases of 500 expressions are some 20 MB.
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
-# Heartbeat, long-poll, page and completion at the same time.
-CONNECTIONS = 4
+# Heartbeat, long-poll, page, completion, and a page to be warmed at the same time.
+CONNECTIONS = 5
 MAX_DETAIL = 300
 # By the code of the problem that says so.
 MISSING = {
@@ -126,6 +128,9 @@ class Client:
 
     async def give_up(self, message: GiveUp) -> None:
         await self._ask("POST", "workers/fail", dump(message), MAX_ANSWER_BYTES)
+
+    async def share(self, message: ShareRequest) -> Share:
+        return await self._post("workers/share", message, Share)
 
     async def batch(
         self,

@@ -24,6 +24,7 @@ from loadtest.benches.preview import PreviewBench
 from loadtest.benches.rebuild import RebuildCommand
 from loadtest.benches.sweep import SweepBench
 from loadtest.benches.tiers import TiersBench
+from loadtest.benches.web import WebBench
 from loadtest.report.report import ReportBench
 from loadtest.rig.scratch import scratch_database
 from loadtest.rig.stack import StackError
@@ -40,6 +41,7 @@ BENCHES: tuple[type[Bench], ...] = (
     GrowthBench,
     CalibrateBench,
     CheckBench,
+    WebBench,
     ReportBench,
 )
 INTERRUPTED = 130  # what a shell says of a process that Ctrl-C ended

@@ -8,8 +8,9 @@ import structlog
 from django.db import transaction
 
 from tagmill import sql
-from tagmill.errors import Invalid, NotFound
-from tagmill.fleet import incarnation
+from tagmill.errors import DocumentDamaged, Invalid, NotFound
+from tagmill.fleet import at_rest, incarnation
+from tagmill.fleet.at_rest import AtRest
 from tagmill.fleet.models import Partition
 from tagmill_wire.messages import Batch, BatchNode
 
@@ -25,7 +26,7 @@ class _Revision(NamedTuple):
 
 
 class _Document(NamedTuple):
-    """A document of a node; or a node without any, whose probe is None."""
+    """A document of a node; or a node without any, whose probe and what follows is None."""
 
     slot: int
     rev: int
@@ -33,6 +34,9 @@ class _Document(NamedTuple):
     found: int
     probe: str | None
     xml: str | None
+    packed: bytes | None
+    dictionary: int | None
+    size: int
 
 
 def revision(partition_id: int) -> int:
@@ -76,7 +80,7 @@ def read(
     low costs an evaluation; one that is too high would hide a change for ever.
     """
     rev = revision(partition_id)
-    found = sql.named(
+    found = sql.bound(
         _Document,
         __file__,
         "batch",
@@ -88,18 +92,29 @@ def read(
             "max_bytes": max_bytes,
         },
     )
-    nodes = _nodes(found)
+    nodes = _nodes(partition_id, found)
     has_more = bool(found) and found[0].found > len(nodes)
     return Batch(partition_id, rev, nodes, nodes[-1].slot if has_more else None)
 
 
-def _nodes(found: list[_Document]) -> list[BatchNode]:
+def _nodes(partition: int, found: list[_Document]) -> list[BatchNode]:
     nodes: list[BatchNode] = []
     probes: dict[str, str] = {}
     for row in found:
         if not nodes or nodes[-1].slot != row.slot:
             probes = {}
             nodes.append(BatchNode(row.slot, row.rev, None if row.is_deleted else probes))
-        if row.probe is not None and row.xml is not None:
-            probes[row.probe] = row.xml
+        if row.probe is not None:
+            probes[row.probe] = _text(partition, row)
     return nodes
+
+
+def _text(partition: int, row: _Document) -> str:
+    """The XML; none where it is damaged: the worker cannot read the node, says so, and no tag
+    matches it. The others of the batch are not held up."""
+    try:
+        return at_rest.unpack(AtRest(row.xml, row.packed, row.dictionary, row.size))
+    except DocumentDamaged as error:
+        place = {"partition": partition, "slot": row.slot, "probe": row.probe}
+        log.error(error.detail, action="damaged", **place)
+        return ""

@@ -162,8 +162,8 @@ WHERE expression.id = named.id
 
 -- name: stored_documents
 -- The documents of the nodes given, as many as `max_bytes` of XML allow. Relies on: nothing; what is made of
--- them is compared with the digests under the lock.
-SELECT node_id, probe, xml, digest
+-- them is compared with the digests under the lock. Run with `sql.bound`.
+SELECT node_id, probe, xml, packed, dictionary_id, size, digest
 FROM (
     SELECT d.*, sum(d.size) OVER (ORDER BY d.node_id, d.probe) AS total
     FROM document d
@@ -205,14 +205,15 @@ WHERE node.id = new.id
 -- Stores documents, in the place of those with the same probe. Relies on: the nodes' partitions are locked,
 -- and no probe of a node is given twice.
 -- Run with `sql.run_binary`.
-INSERT INTO document (node_id, probe, xml, size, digest)
-SELECT node_id, probe, xml, size, digest
+INSERT INTO document (node_id, probe, xml, packed, dictionary_id, size, digest)
+SELECT node_id, probe, xml, packed, dictionary_id, size, digest
 FROM unnest(
-    %(node_ids)s::bigint[], %(probes)b::text[], %(xmls)b::text[], %(sizes)s::int[],
-    %(digests)b::bytea[]
-) AS new (node_id, probe, xml, size, digest)
+    %(node_ids)s::bigint[], %(probes)b::text[], %(xmls)b::text[], %(packed)b::bytea[],
+    %(dictionaries)s::bigint[], %(sizes)s::int[], %(digests)b::bytea[]
+) AS new (node_id, probe, xml, packed, dictionary_id, size, digest)
 ON CONFLICT (node_id, probe) DO UPDATE
-SET xml = excluded.xml, size = excluded.size, digest = excluded.digest, uploaded_at = now()
+SET xml = excluded.xml, packed = excluded.packed, dictionary_id = excluded.dictionary_id,
+    size = excluded.size, digest = excluded.digest, uploaded_at = now()
 
 
 -- name: lock_answered

@@ -178,10 +178,22 @@ def start(
         _renew({expression.id, *replaced})
         # It may be evaluated everywhere already: then its expression is in nobody's way.
         _finish(Preview.objects.filter(id=made))
+        # Results that somebody stores at this moment see nothing of it, nor does it see them.
+        transaction.on_commit(lambda: _look_again(begun), robust=True)
         if replaced:
             notify_changed()
         queue.defer_partitions(staleness.stale_for([expression.id]), policy.PREVIEW)
-        return Preview.objects.select_related("expression", "compare_to").get(id=made)
+        begun = Preview.objects.select_related("expression", "compare_to").get(id=made)
+        return begun
+
+
+def _look_again(begun: Preview) -> None:
+    # It may be over, or gone, by now.
+    found = progress([begun.uuid]).get(begun.uuid)
+    if begun.completed_at is None and found is not None and found.state == "complete":
+        with transaction.atomic():
+            finish_reached([begun.expression_id])
+            notify_changed()
 
 
 def _replaced(by: User, client: str) -> QuerySet[Preview]:
@@ -247,7 +259,7 @@ def finish_reached(expressions: Sequence[int] | None = None) -> int:
     """Record which previews of these expressions (None: of any) are complete; how many. From here
     on their expressions wait in line with those of tags, whether or not anybody looks.
 
-    Call it in the transaction that applied the last results.
+    Call it when the last results are committed.
     """
     running = Preview.objects.filter(completed_at=None)
     return _finish(running if expressions is None else running.filter(expression__in=expressions))

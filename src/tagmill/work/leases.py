@@ -59,6 +59,7 @@ log = structlog.get_logger("tagmill.leases")
 
 # The kinds of work that have quotas.
 _KINDS = {"preview": int(PREVIEW), "change": int(CHANGE), "definition": int(DEFINITION)}
+GONE = "no such worker, or of another incarnation: register again"
 # Partitions that one line of the log names.
 MAX_LOGGED = 16
 
@@ -91,13 +92,6 @@ class Granted(NamedTuple):
     clusters: frozenset[int]
     owns: frozenset[int] = frozenset()
     epoch: int = 0
-
-
-def lease(
-    worker: Asking, max_partitions: int, holds: Sequence[int], *, by_set: bool = False
-) -> LeaseAnswer:
-    """As `grant`, the answer alone."""
-    return grant(worker, max_partitions, holds, by_set=by_set).answer
 
 
 def grant(
@@ -254,25 +248,22 @@ def heartbeat(worker: Asking, leases: Sequence[str]) -> list[str]:
     return [item for item in leases if str(uuid.UUID(item)) not in kept]
 
 
-def _beat(worker: Asking) -> SpentQuotas:
+def _beat(worker: Asking) -> None:
     """Raises WorkerGone, also for a worker of another incarnation."""
-    values = {"worker": worker.id, **_KINDS}
-    return _spent(locks.bound(Lock.WORKER, SpentQuotas, __file__, "beat", values))
+    if not locks.bound(Lock.WORKER, int, __file__, "beat", {"worker": worker.id}):
+        raise WorkerGone(GONE)
 
 
 def _begin(worker: Asking) -> SpentQuotas:
-    """As `_beat`, with the fleet held."""
+    """As `_beat`, with the fleet held; what the worker has spent of its quotas."""
     values = {
         **{"worker": worker.id, **_KINDS},
         **{"namespace": locks.NAMESPACE, "fleet": int(Lock.FLEET)},
     }
     locks.taking(Lock.FLEET)
-    return _spent(locks.bound(Lock.WORKER, SpentQuotas, __file__, "begin_lease", values))
-
-
-def _spent(found: list[SpentQuotas]) -> SpentQuotas:
+    found = locks.bound(Lock.WORKER, SpentQuotas, __file__, "begin_lease", values)
     if not found:
-        raise WorkerGone("no such worker, or of another incarnation: register again")
+        raise WorkerGone(GONE)
     return found[0]
 
 

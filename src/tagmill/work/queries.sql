@@ -28,7 +28,10 @@ WHERE t.revoked_at IS NULL
 
 
 -- name: begin_lease
--- As `beat`, under the fleet's shared lock, which is had before the worker's row is locked.
+-- Records a heartbeat under the fleet's shared lock, which is had before the worker's row is locked. Returns
+-- whether the worker has spent its quotas for previews, changes and definitions, with what it has evaluated or
+-- with what it holds now; and the incarnation of the revs that it is leased. No row: as `beat`.
+-- Relies on: quotas were charged by the same clock, the database's.
 WITH fleet AS MATERIALIZED (
     SELECT pg_advisory_xact_lock_shared(%(namespace)s::int, %(fleet)s::int)
 )
@@ -48,21 +51,13 @@ RETURNING preview_quota_until > now()
 
 
 -- name: beat
--- Records a heartbeat. Returns whether the worker has spent its quotas for previews, changes and definitions,
--- with what it has evaluated or with what it holds now; and the incarnation of the revs that it is leased.
--- Returns no row for a worker that registered in another incarnation.
--- Relies on: quotas were charged by the same clock, the database's.
+-- Records a heartbeat. Returns no row for a worker that is gone, or that registered in another incarnation.
+-- Relies on: nothing.
 UPDATE worker
 SET last_heartbeat = now()
 WHERE id = %(worker)s
   AND incarnation = (SELECT uuid FROM current_incarnation)
-RETURNING preview_quota_until > now()
-          OR EXISTS (SELECT FROM lease WHERE lease.worker_id = worker.id AND lease.kind = %(preview)s),
-          change_quota_until > now()
-          OR EXISTS (SELECT FROM lease WHERE lease.worker_id = worker.id AND lease.kind = %(change)s),
-          definition_quota_until > now()
-          OR EXISTS (SELECT FROM lease WHERE lease.worker_id = worker.id AND lease.kind = %(definition)s),
-          incarnation::text
+RETURNING id
 
 
 -- name: candidates
@@ -299,6 +294,19 @@ UPDATE procrastinate_jobs
 SET priority = new.priority
 FROM unnest(%(jobs)s::bigint[], %(priorities)s::int[]) AS new (id, priority)
 WHERE procrastinate_jobs.id = new.id
+
+
+-- name: share_counts
+-- (cluster, worker, partitions that it is to hold, those of all that it is preferred for).
+-- Relies on: nothing.
+SELECT c.name, w.uuid::text,
+       count(*) FILTER (WHERE each.owner = w.id), count(*) FILTER (WHERE each.counting = w.id)
+FROM placement p
+JOIN cluster c ON c.id = p.cluster_id
+CROSS JOIN LATERAL unnest(p.owners, p.counting) AS each (owner, counting)
+JOIN worker w ON w.id IN (each.owner, each.counting)
+GROUP BY 1, 2
+ORDER BY 1, 2
 
 
 -- name: waiting_jobs
