@@ -1,13 +1,11 @@
-"""A part of `bench tiers` in a process with a reactor: its question on standard input, its answer
-on standard output, both JSON. The tier, the client and the flusher are the worker's own."""
+"""A part of `bench tiers`, in a process with a reactor. The tier, the client and the flusher are a
+worker's own."""
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import statistics
-import sys
 import time
 from collections import OrderedDict
 from collections.abc import Coroutine
@@ -295,11 +293,11 @@ async def timed(write: Any, seconds: float) -> dict[str, float]:
 PARTS = {"local_first": local_first, "budget": budget, "writes": writes}
 
 
-def main() -> int:
+def main(asked: Asked, answer: Any) -> None:
+    """Sends (what was found, "") or (None, what went wrong) to the connection `answer`."""
     from twisted.internet import reactor as installed
 
     reactor: Any = installed
-    asked = json.loads(sys.stdin.read())
     outcome: list[Any] = []
     work: Coroutine[Any, Any, Any] = PARTS[asked["what"]](reactor, asked)
 
@@ -310,13 +308,5 @@ def main() -> int:
 
     reactor.callWhenRunning(begin)
     reactor.run()
-    if isinstance(outcome[0], Failure):
-        sys.stderr.write(outcome[0].getTraceback())
-        sys.stderr.write(f"{outcome[0].getErrorMessage()}\n")
-        return 1
-    sys.stdout.write(json.dumps(outcome[0]) + "\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    failed = isinstance(outcome[0], Failure)
+    answer.send((None, outcome[0].getTraceback()) if failed else (outcome[0], ""))

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
+import multiprocessing
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from loadtest.bench import BenchError
+from loadtest.benches import tier_driver
 from loadtest.rig.relay import relay
 from loadtest.rig.rig import Running
 from tagmill.fleet import incarnation
@@ -22,6 +20,7 @@ LOCAL_DELAY = 0.010
 WRITES_DELAY, WRITES_BITS = 0.020, 50e6
 BUDGETS = (0.25, 0.5, 0.75, 0.9, 1.0)
 PATIENCE_SECONDS = 900
+SPAWN = multiprocessing.get_context("spawn")
 # So that every write is newer than what was shared before.
 MORE_REVS = 1_000_000
 
@@ -54,20 +53,23 @@ def measure(
 
 
 def _driven(what: str, asked: dict[str, Any]) -> Any:
+    """In a process of its own: a reactor runs once."""
     with tempfile.TemporaryDirectory(prefix="tagmill-tiers-") as directory:
-        done = subprocess.run(
-            [sys.executable, "-m", "loadtest.benches.tier_driver"],
-            input=json.dumps({**asked, "what": what, "directory": directory}),
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_SECONDS,
-            check=False,
-            # Where our packages are, as this process found them.
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        )
-    if done.returncode:
-        raise BenchError(f"{what}: {done.stderr.strip().splitlines()[-1:]}")
-    return json.loads(done.stdout.splitlines()[-1])
+        here, there = SPAWN.Pipe(duplex=False)
+        question = {**asked, "what": what, "directory": directory}
+        process = SPAWN.Process(target=tier_driver.main, args=(question, there), daemon=True)
+        process.start()
+        there.close()
+        try:
+            found, problem = here.recv() if here.poll(PATIENCE_SECONDS) else (None, "no end")
+        except EOFError:
+            found, problem = None, "its process ended"
+        finally:
+            process.kill()
+            process.join()
+    if problem:
+        raise BenchError(f"{what}: {problem}")
+    return found
 
 
 def show(console: Console, result: dict[str, Any]) -> None:

@@ -218,7 +218,7 @@ def _is_complete(directory: Path) -> bool:
 
 @contextlib.contextmanager
 def _settings(**values: str) -> Iterator[None]:
-    """Of the processes that are started meanwhile."""
+    """Settings of the processes that are started meanwhile."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     config.load.cache_clear()
