@@ -72,12 +72,12 @@ async def local_first(reactor: Any, asked: Asked) -> Any:
     for partition, _, _ in partitions(asked)[:10]:
         place = Place(kept, asked["incarnation"], partition)
         for times, ready in (
-            (local, lambda place=place: from_disk(kernel, place)),
-            (shared, lambda place=place: from_shared(client, kernel, place)),
-            (remote, lambda place=place: from_documents(client, kernel, place)),
+            (local, from_disk(kernel, place)),
+            (shared, from_shared(client, kernel, place)),
+            (remote, from_documents(client, kernel, place)),
         ):
             begun = time.perf_counter()
-            await ready()
+            await ready
             times.append(1000 * (time.perf_counter() - begun))
     await client.close()
     medians = [statistics.median(times) for times in (local, shared, remote)]
@@ -145,7 +145,7 @@ async def budget(reactor: Any, asked: Asked) -> Any:
         directory = Path(asked["directory"], str(ratio))
         settings = settings_of({**asked, "directory": str(directory)}, most)
         in_use: list[int] = []
-        tier = start.make(reactor, settings, Metrics(), lambda used=in_use: used)
+        tier = start.make(reactor, settings, Metrics(), in_use.copy)
         assert tier is not None  # noqa: S101 - it has a directory
         await tier.open(asked["incarnation"])
         hits = 0
@@ -206,7 +206,7 @@ async def writes(reactor: Any, asked: Asked) -> Any:
         await shared.store(partition, name, body)
         return page.size
 
-    found = {"through": await timed(through, seconds)}
+    found: dict[str, Any] = {"through": await timed(through, seconds)}
     # What is written again and again is a fifth of one tier, and more than half of the other.
     for name, part in (("absorb", 0.2), ("steady", 0.55)):
         most = int(work.size / part)
