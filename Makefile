@@ -11,7 +11,7 @@ WORKERS ?= 2
 PARALLEL = --numprocesses=$(WORKERS) --dist=worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test coverage test-without-kernel lint dist release-check deploy-check format clean kernel-test kernel-bench kernel-fuzz differential bounds vendor screenshots race
+.PHONY: help demo install test coverage test-without-kernel lint chaos dist release-check deploy-check format clean kernel-test kernel-bench kernel-fuzz differential bounds vendor screenshots race
 
 help: ## Say what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -80,6 +80,9 @@ differential: $(VENV)/development $(KERNEL) ## Four million random pairs of the 
 
 bounds: $(VENV)/development $(KERNEL) ## Look for texts that take the server a second or 100 MiB, among thousands
 	@TAGMILL_BOUNDS_CASES=2000 TAGMILL_BOUNDS_SECONDS=1 TAGMILL_BOUNDS_SEED=$$(date +%s) $(RUN) -m pytest tests/bounds
+
+chaos: $(VENV)/development $(KERNEL) ## Every fault under load, and a soak of an hour (ARGS="--soak 60"); docs/reliability.md
+	@$(RUN) manage.py bench chaos --json chaos.json $(ARGS)
 
 race: $(VENV)/development ## 100,000 reads of the body cache against writes, its servers frozen, emptied and restarted with old content
 	@TAGMILL_RACE_READS=100000 $(RUN) -m pytest tests/server/test_cache_servers.py -k readers

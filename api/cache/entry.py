@@ -71,9 +71,10 @@ class Entry:
         headers: tuple[tuple[str, str], ...] = (),
         revision: str = "",
         born: float = 0.0,
+        level: int = ZSTD_LEVEL,
     ) -> Entry:
         is_packed = len(body) >= MIN_PACKED
-        kept = zstandard.compress(body, ZSTD_LEVEL) if is_packed else body
+        kept = zstandard.compress(body, level) if is_packed else body
         return cls(kept, ZSTD if is_packed else IDENTITY, len(body), headers, revision, born)
 
     @property

@@ -27,11 +27,13 @@ from api.server import (
     completion,
     documents,
     expression_sets,
+    feed,
     health,
     images,
     imports,
     lease,
     pools,
+    session,
     users,
 )
 from api.server.admission import Admission
@@ -42,6 +44,7 @@ from api.server.completion import CompletionResource
 from api.server.documents import DocumentResource
 from api.server.events import PREVIEWS, REBUILDS, EventsResource, Kind
 from api.server.expression_sets import ExpressionSetResource
+from api.server.feed import ChangesResource, Together, Waiting
 from api.server.front import ListingResource
 from api.server.health import Health, Metrics, Ready
 from api.server.http import Caps, Request, Route, Site
@@ -53,6 +56,7 @@ from api.server.listening import BACKLOG, cannot_listen
 from api.server.listings import LISTINGS
 from api.server.operations import Operation
 from api.server.previews import MAX_AT_ONCE, PreviewResource, PreviewsResource
+from api.server.session import SessionResource
 from api.server.sharing import SharedPort
 from api.server.threads import Threads
 from api.server.watch import Watch
@@ -92,6 +96,7 @@ class Server:
         self._broker = Broker(reactor, self._take, self._give_back, config.part(WAKE))
         self._rebuilds, self._previews = self._watch(REBUILDS), self._watch(PREVIEWS)
         self._watches = (self._rebuilds, self._previews)
+        self._changes = Waiting(reactor)
         self._ready = Ready(self._native)
         self._bodies = self._make_bodies()
         self._reports = Reports(reactor, self._native, self._bodies)
@@ -110,7 +115,7 @@ class Server:
         wsgi: Any = WSGIResource(reactor, self._rest.pool, django)
         self.routes = [*self._routes(), *self._keeping(django), self._import(wsgi)]
         self.routes.append(self._document(wsgi))
-        self.routes += [*self._asking(wsgi), *self._listings(wsgi)]
+        self.routes += [*self._asking(wsgi), *self._watching(), *self._listings(wsgi)]
         # Behind proxies, every connection is of a proxy's address.
         of_address = None if config.trusted_proxies else config.connections_per_address
         caps = Caps(config.connections, of_address, config.unread_bytes)
@@ -148,6 +153,7 @@ class Server:
         self._broker.start()
         for watch in self._watches:
             watch.start()
+        self._changes.start()
         self._listener.start()
         self._reports.start()
         if self._run_maintenance:
@@ -186,6 +192,7 @@ class Server:
         self._broker.drain()
         for watch in self._watches:
             watch.drain()
+        self._changes.drain()
         idle = self._site.drain()
         idle.addTimeout(
             self._config.drain_seconds,
@@ -275,6 +282,14 @@ class Server:
             ),
         ]
 
+    def _watching(self) -> list[Route]:
+        held = (self._reactor, self._native, Together(self._native), self._changes)
+        most_wait = self._config.poll_seconds
+        return [
+            _native("changes", feed.OPERATION, lambda: ChangesResource(*held, most_wait)),
+            _native("events", session.OPERATION, lambda: SessionResource(*held)),
+        ]
+
     def _listings(self, django: Any) -> list[Route]:
         return [
             _route(
@@ -313,6 +328,7 @@ class Server:
         return self._native.call(lease.give_back, poll, answer)
 
     def _heard(self, channel: str, payload: str) -> None:
+        self._changes.changed()
         if channel == PROGRESS:
             self._rebuilds.changed()
             return
@@ -333,6 +349,7 @@ class Server:
         self._broker.look_again()
         for watch in self._watches:
             watch.changed()
+        self._changes.changed()
 
 
 def _native(name: str, operation: Operation, make: Any, limit: BodyLimit | None = SMALL) -> Route:

@@ -19,10 +19,18 @@ from api.server.threads import Threads
 from tagmill.errors import Invalid, NotFound
 from tagmill.fleet import batches
 from tagmill.work import workers
+from tagmill_wire import frames
 from tagmill_wire.messages import TOKEN_SCHEME, Batch, dump
 from tagmill_wire.pagehead import EMPTY, NEXT, REV, PageHead
 
-CACHED = versioned.described("Of this rev and these parameters", versioned.REVALIDATED)
+CONTENT_TYPE = "Content-Type"
+# The documents are packed already; the dictionary is not.
+PACKED_LEVEL = 1
+VARY = f"Accept, {versioned.VARY}"
+CACHED = {
+    **versioned.described("Of this rev and these parameters", versioned.REVALIDATED),
+    "Vary": f"`{VARY}`",
+}
 OPERATION = Operation(
     name="partitions_nodes",
     method="get",
@@ -32,7 +40,8 @@ OPERATION = Operation(
     summary="Read a partition's documents",
     errors=("invalid", "incarnation_changed"),
     description="One page of a partition's documents: see docs/protocol.md. What exceeds the "
-    "server's maxima is brought down to them.",
+    "server's maxima is brought down to them. Where `Accept` names `application/vnd.tagmill.batch` "
+    "the page may come in that form, with documents as they are at rest.",
     parameters=(
         Parameter(
             "incarnation", "The lease's.", {"type": "string", "format": "uuid"}, is_required=True
@@ -46,6 +55,7 @@ OPERATION = Operation(
                 ("max_bytes", "The most bytes of XML, but always one node."),
             )
         ),
+        Parameter("Accept", "`application/vnd.tagmill.batch` takes that, too.", place="header"),
         *versioned.PARAMETERS,
     ),
     answers={
@@ -94,19 +104,26 @@ class BatchResource(Native):
         # Two calls: only in between, on the reactor thread, can the cache be asked.
         rev, kept = await self._threads.call(readable_revision, token, self._partition, part)
         revision = f"{kept.generation}:{rev}"
-        name = Name(BATCHES.name, str(self._partition), repr(part), revision)
-        if versioned.is_current(request, versioned.etag_of(name), versioned.REVALIDATED):
+        is_packed = frames.MEDIA_TYPE in (request.joined("accept") or "")
+        variant = repr((part, is_packed))
+        name = Name(BATCHES.name, str(self._partition), variant, revision)
+        etag = versioned.etag_of(name)
+        if versioned.is_current(request, etag, versioned.REVALIDATED, VARY):
             return
         coding = versioned.coding_of(request)
         found = await self._bodies.get(
             Asked(name, coding, is_off=kept.is_off),
-            partial(read, self._partition, part),
+            partial(read, self._partition, part, is_packed),
             self._threads,
         )
         metrics.BATCH_BYTES.observe(len(found.body))
+        kind = versioned.JSON
         for header, value in found.headers:
-            request.setHeader(header, value)
-        versioned.send(request, found, coding)
+            if header == CONTENT_TYPE:
+                kind = value
+            else:
+                request.setHeader(header, value)
+        versioned.send(request, found, coding, kind)
 
 
 def readable_revision(token: str, partition: int, part: Slice) -> tuple[int, State]:
@@ -118,12 +135,17 @@ def readable_revision(token: str, partition: int, part: Slice) -> tuple[int, Sta
     return rev, state(BATCHES.name, partition=partition)
 
 
-def read(partition: int, part: Slice) -> Entry:
+def read(partition: int, part: Slice, is_packed: bool) -> Entry:
     """One batch, read in a thread. It may hold newer documents than it claims: those of a rev that
-    comes only once."""
+    comes only once. `is_packed`: the client takes documents as they are at rest."""
     wanted = asdict(part)
-    batch = batches.read_in(wanted.pop("incarnation"), partition, **wanted)
-    return Entry.of(dump(batch), tuple(PageHead.of(batch).headers().items()))
+    read = batches.packed_in if is_packed else batches.read_in
+    batch = read(wanted.pop("incarnation"), partition, **wanted)
+    headers = tuple(PageHead.of(batch).headers().items())
+    if isinstance(batch, Batch):
+        return Entry.of(dump(batch), headers)
+    kind = ((CONTENT_TYPE, frames.MEDIA_TYPE),)
+    return Entry.of(frames.dump(batch), headers + kind, level=PACKED_LEVEL)
 
 
 def slice_of(request: Request, limits: Slice) -> Slice:

@@ -54,6 +54,12 @@ def viewer(header: str, session: str = "") -> Any:
     return _take(Role.VIEWER, header, session)
 
 
+def reader(header: str, session: str = "") -> tuple[int, bool]:
+    """As `viewer`: the user's key, and whether the user may see workers and previews."""
+    user = _take(Role.VIEWER, header, session)
+    return int(user.pk), permissions.may(user, Role.OPERATOR)
+
+
 def _take(needed: Role, header: str, session: str) -> Any:
     return _with_role(_user_or_none(header, session), needed)
 

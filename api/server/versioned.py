@@ -15,6 +15,7 @@ from api.server.native import respond
 from api.server.operations import Parameter
 
 # Whoever stores an answer must not show it to others.
+JSON = "application/json"
 VARY = "Accept-Encoding, Authorization"
 # Asks each time whether it is still right.
 REVALIDATED = "private, no-cache"
@@ -68,9 +69,7 @@ def accepted(header: str) -> str:
     return next((coding for coding in (ZSTD, GZIP) if coding in named), IDENTITY)
 
 
-def send(
-    request: Request, entry: Entry, coding: str, content_type: str = "application/json"
-) -> None:
+def send(request: Request, entry: Entry, coding: str, content_type: str = JSON) -> None:
     """A complete answer. A large body that the client takes only unpacked is unpacked while it is
     read."""
     if entry.coding in (IDENTITY, coding):

@@ -204,7 +204,8 @@ def match_rows(rig: Rig) -> int:
 
 
 def wal_bytes(rig: Rig) -> int:
-    return int(rig.scalar("SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')"))
+    # What is inserted: where commits do not wait for it, it is written later.
+    return int(rig.scalar("SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')"))
 
 
 def _put(api: Api, target: Target, body: bytes) -> bool:

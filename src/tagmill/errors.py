@@ -29,6 +29,7 @@ TagmillError
 ├── TooExpensive              422 too_expensive: a definition takes too long, or too much memory
 ├── Busy                      429 busy, with `retry_after` in seconds
 ├── PreviewGone               410 preview_gone: a newer one took its place, or it was cancelled
+├── CursorGone                410 cursor_gone: what a cursor of changes names is not kept any more
 └── WorkerGone                410 worker_gone: register again
     └── IncarnationChanged    410 incarnation_changed: drop everything that is held
 
@@ -160,6 +161,10 @@ class Busy(TagmillError):
 
 class PreviewGone(TagmillError):
     status, code = 410, "preview_gone"
+
+
+class CursorGone(TagmillError):
+    status, code = 410, "cursor_gone"
 
 
 class WorkerGone(TagmillError):

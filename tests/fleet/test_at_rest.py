@@ -13,12 +13,15 @@ from django.db import transaction
 from fixtures.generate import generate
 from tagmill import sql
 from tagmill.errors import DocumentDamaged
-from tagmill.fleet import at_rest, clusters, dictionaries, packing
+from tagmill.fleet import at_rest, batches, clusters, dictionaries, incarnation, packing
 from tagmill.fleet.at_rest import Dictionary
 from tagmill.fleet.documents import Upload
-from tagmill.fleet.models import Cluster, Document, DocumentDictionary
+from tagmill.fleet.models import Cluster, Document, DocumentDictionary, Partition
 from tagmill.flows import ingest
 from tagmill.flows.clusters import delete as delete_cluster
+from tagmill_wire import frames
+from tagmill_wire.frames import PackedBatch
+from tagmill_wire.messages import Batch, dump
 from tests.support.fleet import BARE, GPU, node, north, put, the_partition
 from tests.support.sql import execute
 from tests.support.workers import pages
@@ -343,3 +346,45 @@ def test_packed_rows_stay_in_the_table(packed: None) -> None:
         "SELECT pg_relation_size(reltoastrelid) FROM pg_class WHERE oid = 'document'::regclass"
     )
     assert after == out
+
+
+def page(is_packed: bool = True) -> tuple[Batch | PackedBatch, bytes]:
+    read = batches.packed_in if is_packed else batches.read_in
+    bounds = {"since": None, "after": None, "max_nodes": 1000, "max_bytes": 1 << 30}
+    found = read(str(incarnation.current()), node("n0").partition_id, **bounds)
+    return found, dump(found) if isinstance(found, Batch) else frames.dump(found)
+
+
+def test_a_page_of_packed_documents_says_what_the_page_of_xml_says(packed: None) -> None:
+    put("tiny", xml=b"<a/>")
+    plain, expected = page(is_packed=False)
+    found, data = page()
+    assert isinstance(plain, Batch) and isinstance(found, PackedBatch)
+    assert (found.rev, found.next) == (plain.rev, plain.next)
+    assert frames.load(data, 1 << 30) == [
+        (item.slot, item.rev, item.probes) for item in plain.nodes
+    ]
+    assert len(data) < 0.1 * len(expected)
+
+
+def test_a_page_brings_no_dictionary_for_few_documents_nor_that_of_another_cluster(
+    packed: None,
+) -> None:
+    south = clusters.create("south")
+    ingest.store([Upload("n0", "south")])
+    found, _ = page()
+    # It is the only document there, and its dictionary is made of the other cluster's.
+    assert found.partition == Partition.objects.get(cluster=south).id
+    assert isinstance(found, Batch) and PLATFORM[0] in (found.nodes[0].probes or {}).values()
+    ingest.store([Upload(f"n{number}", "south") for number in range(NODES)])
+    found, _ = page()
+    assert isinstance(found, Batch)
+
+
+def test_a_page_goes_out_with_what_cannot_be_read(packed: None) -> None:
+    without_dictionary("n3")
+    damage("n4")
+    _, data = page()
+    found = {slot: probes for slot, _, probes in frames.load(data, 1 << 30)}
+    assert found.pop(3) == found.pop(4) == {"lshw": ""}
+    assert found == {s: {"lshw": text} for s, text in enumerate(PLATFORM) if s not in (3, 4)}

@@ -33,6 +33,7 @@ from twisted.web.error import SchemeNotSupported
 from twisted.web.http import PotentialDataLoss
 from twisted.web.http_headers import Headers
 
+from tagmill_wire import frames
 from tagmill_wire.images import IMAGE, MEDIA_TYPE, NEWEST
 from tagmill_wire.messages import (
     TOKEN_SCHEME,
@@ -81,6 +82,8 @@ MAX_ANSWER_BYTES = 64 * 1024 * 1024
 # Heartbeat, long-poll, page, completion, and a page to be warmed at the same time.
 CONNECTIONS = 5
 MAX_DETAIL = 300
+# Servers of before know JSON alone, and never look.
+BATCH_TYPES = f"{frames.MEDIA_TYPE}, application/json"
 # By the code of the problem that says so.
 MISSING = {
     "unknown_expression_set": UnknownSet,
@@ -153,7 +156,9 @@ class Client:
         }
         query = urlencode({key: value for key, value in asked.items() if value is not None})
         path = f"partitions/{partition}/nodes?{query}"
-        headers, body = await self._ask("GET", path, None, self._most_page_bytes)
+        headers, body = await self._ask(
+            "GET", path, None, self._most_page_bytes, accept=BATCH_TYPES
+        )
         is_zstd = _is_zstd(headers)
         try:
             head = PageHead.read(lambda name: _header(headers, name))
@@ -205,11 +210,12 @@ class Client:
         wait: int = 0,
         *,
         kind: str = "application/json",
+        accept: str = "application/json",
     ) -> tuple[Headers, bytes]:
         """Headers and body of a good answer. Raises ServerError."""
         asked: dict[str | bytes, str | bytes] = {
             "Authorization": self._authorization,
-            "Accept": "application/json",
+            "Accept": accept,
         }
         if body is None:
             asked["Accept-Encoding"] = "zstd"

@@ -25,6 +25,7 @@ from loadtest.benches.rebuild import RebuildCommand
 from loadtest.benches.sweep import SweepBench
 from loadtest.benches.tiers import TiersBench
 from loadtest.benches.web import WebBench
+from loadtest.chaos.bench import ChaosBench
 from loadtest.report.report import ReportBench
 from loadtest.rig.scratch import scratch_database
 from loadtest.rig.stack import StackError
@@ -41,6 +42,7 @@ BENCHES: tuple[type[Bench], ...] = (
     GrowthBench,
     CalibrateBench,
     CheckBench,
+    ChaosBench,
     WebBench,
     ReportBench,
 )

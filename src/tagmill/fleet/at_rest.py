@@ -45,11 +45,13 @@ class AtRest(NamedTuple):
 
 
 class Dictionary:
-    """Packs and unpacks, in any thread."""
+    """Packs and unpacks, in any thread. `cluster`: the one whose documents it was made of, where
+    that is still there."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, cluster: int | None = None) -> None:
         self.id = identity(data)
         self.data = data
+        self.cluster = cluster
         self._content = zstandard.ZstdCompressionDict(data)
         self._content.precompute_compress(level=LEVEL)
         self._compressors: list[zstandard.ZstdCompressor] = []
@@ -134,12 +136,13 @@ def dictionary(key: int) -> Dictionary:
         if found := _loaded.get(key):
             _loaded.move_to_end(key)
             return found
-    data = next(iter(sql.values(__file__, "dictionary", {"id": key})), None)
-    if data is None:
+    rows = sql.rows(__file__, "dictionary", {"id": key})
+    if not rows:
         raise _damaged(f"its dictionary {key} is missing")
+    ((data, cluster),) = rows
     if identity(bytes(data)) != key:
         raise _damaged(f"its dictionary {key} is damaged")
-    made = Dictionary(bytes(data))
+    made = Dictionary(bytes(data), cluster)
     with _lock:
         _loaded[key] = made
         if len(_loaded) > MAX_LOADED:

@@ -6,6 +6,7 @@ one; one whose dictionary packs clearly worse than it did gets another, if that 
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -33,6 +34,9 @@ MAX_TRAINING_BYTES = 8 * 1024 * 1024
 MAX_DOCUMENT_BYTES = 256 * 1024
 # One of so many documents is left out of training, to judge by.
 JUDGED = 4
+# What zstd leaves to private use. By chance, so that two clusters with the same documents have
+# dictionaries of their own.
+DICTIONARY_IDS = range(1 << 15, 1 << 31)
 # Generated documents of 19 kB take 620 bytes with 64 KiB, 512 with 112 KiB, and no fewer with more.
 DICTIONARY_BYTES = 112 * 1024
 # Few documents make a small dictionary, such a part of what it is trained on at most: one that is
@@ -120,7 +124,9 @@ def train(documents: Sequence[bytes]) -> Dictionary | None:
     if wanted < MIN_DICTIONARY_BYTES:
         return None
     try:
-        made = zstandard.train_dictionary(wanted, samples, level=at_rest.LEVEL)
+        made = zstandard.train_dictionary(
+            wanted, samples, level=at_rest.LEVEL, dict_id=secrets.choice(DICTIONARY_IDS)
+        )
     except zstandard.ZstdError as error:
         log.info("no dictionary", action="train", documents=len(samples), reason=str(error))
         return None

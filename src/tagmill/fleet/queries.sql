@@ -38,7 +38,7 @@ ORDER BY cluster_id, probe, version DESC
 
 -- name: dictionary
 -- Run it wherever a document names one that this process does not know.
-SELECT data FROM document_dictionary WHERE id = %(id)s
+SELECT data, cluster_id FROM document_dictionary WHERE id = %(id)s
 
 
 -- name: adopt_dictionary
