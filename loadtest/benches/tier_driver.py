@@ -67,7 +67,9 @@ async def local_first(reactor: Any, asked: Asked) -> Any:
     its documents fetched and parsed."""
     kernel = base.load(KERNEL)
     client = Client(reactor, asked["url"], asked["token"])
-    local, shared, remote = [], [], []
+    local: list[float] = []
+    shared: list[float] = []
+    remote: list[float] = []
     kept = Path(asked["kept"])
     for partition, _, _ in partitions(asked)[:10]:
         place = Place(kept, asked["incarnation"], partition)
