@@ -12,5 +12,6 @@ __all__ = [
     "preview",
     "rebuild",
     "sweep",
+    "tiers",
     "web",
 ]

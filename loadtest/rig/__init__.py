@@ -11,6 +11,7 @@ __all__ = [
     "postgres",
     "processes",
     "readers",
+    "relay",
     "rig",
     "scratch",
     "simulated",
