@@ -11,6 +11,7 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 ROOT = Path(__file__).resolve().parent
 # What is installed for a setting that names one, or for an evaluator.
 CACHES = {"redis": ["redis"], "memcached": ["pymemcache"]}
+STORES = {"s3": ["django-storages[s3]"]}
 
 
 class Metadata(MetadataHookInterface):
@@ -28,6 +29,7 @@ class Metadata(MetadataHookInterface):
             "kernel": kernel,
             "embedded": pinned("requirements-embedded.txt"),
             **CACHES,
+            **STORES,
         }
 
 

@@ -22,9 +22,24 @@ from tagmill_wire.messages import TOKEN_SCHEME
 WRONG_WORKER_TOKEN = "the worker token is wrong or revoked."  # noqa: S105 - a message
 
 
+# How a user's token may be sent: clients that are generated say Bearer.
+SCHEMES = ("token", "bearer")
+
+
 class UserTokenAuthentication(TokenAuthentication):
-    """`Authorization: Token ...`; `request.auth` is the UserToken, and the user's role is limited
-    to the token's."""
+    """`Authorization: Token ...`, or `Bearer ...`; `request.auth` is the UserToken, and the user's
+    role is limited to the token's."""
+
+    def authenticate(self, request: Request) -> tuple[User, Any] | None:
+        scheme = get_authorization_header(request).partition(b" ")[0].decode("latin-1")
+        if scheme.lower() in SCHEMES:
+            # What the base class looks for is that of this request.
+            self.keyword = scheme
+        found: tuple[User, Any] | None = super().authenticate(request)
+        return found
+
+    def authenticate_header(self, request: Request) -> str:
+        return "Token"
 
     def authenticate_credentials(self, key: str) -> tuple[User, Any]:
         found = tokens.find(key)
@@ -60,7 +75,7 @@ def users_for_headers(headers: Iterable[str]) -> dict[str, User]:
     token_of = {}
     for header in headers:
         scheme, _, token = header.strip().partition(" ")
-        if scheme.lower() == "token" and token.strip():
+        if scheme.lower() in SCHEMES and token.strip():
             token_of[header] = token.strip()
     found = tokens.find_all(set(token_of.values())) if token_of else {}
     return {header: found[token].user for header, token in token_of.items() if token in found}

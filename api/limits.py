@@ -47,6 +47,8 @@ LEASE = BodyLimit(lambda: MIB)
 DOCUMENT = BodyLimit(lambda: load().document_bytes, "TAGMILL_DOCUMENT_BYTES")
 # A worker's results; and a node with its documents as JSON.
 LARGE = BodyLimit(lambda: load().request_bytes, "TAGMILL_REQUEST_BYTES")
+# An image of a partition, which waits in a file.
+IMAGE = BodyLimit(lambda: load().image_bytes, "TAGMILL_IMAGE_BYTES")
 
 
 def limit_of(path: str) -> BodyLimit:

@@ -4,50 +4,63 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 from django.http import QueryDict
 from rest_framework.pagination import BasePagination
-from rest_framework.request import Request
-from rest_framework.response import Response
-from rest_framework.utils.urls import replace_query_param
 from rest_framework.views import APIView
 
 from tagmill.errors import Invalid
 
 DEFAULT_LIMIT = 100
-# Bounds one answer; a client that wants more asks for the next page.
+# Bounds one answer; a client that wants more asks for the next page. A view may allow more
+# (`max_limit`).
 MAX_LIMIT = 1000
 # Columns of text that views page by; the others are numbers.
-TEXT_KEYS = frozenset({"name", "digest"})
+TEXT_KEYS = frozenset({"name", "digest", "username"})
+
+
+class Page(NamedTuple):
+    """`after`: the cursor of the next page; None on the last."""
+
+    rows: list[Any]
+    after: str | None
+
+
+def page(queryset: Any, parameters: QueryDict, keyset: str) -> Page:
+    """The rows of one page. `keyset`: a unique column, `-` before it for descending. Rows are model
+    instances or have the column as a member. Raises Invalid."""
+    column = keyset.lstrip("-")
+    limit = limit_of(parameters)
+    if after := parameters.get("after"):
+        operator = "lt" if keyset.startswith("-") else "gt"
+        kind = str if column in TEXT_KEYS else int
+        queryset = queryset.filter(**{f"{column}__{operator}": decode(after, kind)})
+    rows = list(queryset.order_by(keyset)[: limit + 1])
+    if len(rows) <= limit:
+        return Page(rows, None)
+    rows.pop()
+    last = rows[-1]
+    key = last[column] if isinstance(last, dict) else getattr(last, column)
+    return Page(rows, encode(key))
+
+
+def beyond(rows: list[Any], parameters: QueryDict, keyset: str) -> list[Any]:
+    """As `page`, of rows that are there already, in order: those after the cursor. Raises
+    Invalid."""
+    after = parameters.get("after")
+    if not after:
+        return rows
+    column = keyset.lstrip("-")
+    key = decode(after, str if column in TEXT_KEYS else int)
+    if keyset.startswith("-"):
+        return [row for row in rows if getattr(row, column) < key]
+    return [row for row in rows if getattr(row, column) > key]
 
 
 class KeysetPagination(BasePagination):
-    """Pages in the order of the view's `keyset`: a unique column, `-` before it for descending."""
-
-    request: Request
-    next: str | None = None
-
-    def paginate_queryset(
-        self, queryset: Any, request: Request, view: APIView | None = None
-    ) -> list[Any]:
-        keyset: str = getattr(view, "keyset", "id")
-        column = keyset.lstrip("-")
-        limit = limit_of(request.query_params)
-        if after := request.query_params.get("after"):
-            operator = "lt" if keyset.startswith("-") else "gt"
-            kind = str if column in TEXT_KEYS else int
-            queryset = queryset.filter(**{f"{column}__{operator}": decode(after, kind)})
-        rows = list(queryset.order_by(keyset)[: limit + 1])
-        if len(rows) > limit:
-            rows.pop()
-            cursor = encode(getattr(rows[-1], column))
-            self.next = replace_query_param(request.build_absolute_uri(), "after", cursor)
-        return rows
-
-    def get_paginated_response(self, data: Any) -> Response:
-        return Response({"results": data, "next": self.next})
+    """Says in OpenAPI what pages are. They are made by `Resource.page`."""
 
     def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -59,7 +72,11 @@ class KeysetPagination(BasePagination):
                     "type": "string",
                     "format": "uri",
                     "nullable": True,
-                    "description": "The next page; null on the last.",
+                    "description": "The next page; null on the last. Also as a `Link` header.",
+                },
+                "count": {
+                    "type": "integer",
+                    "description": "How many there are on all pages, where `count=true` asks.",
                 },
             },
         }
@@ -73,7 +90,7 @@ class KeysetPagination(BasePagination):
                 "schema": {
                     "type": "integer",
                     "minimum": 1,
-                    "maximum": MAX_LIMIT,
+                    "maximum": getattr(view, "max_limit", MAX_LIMIT),
                     "default": DEFAULT_LIMIT,
                 },
             },
@@ -87,12 +104,12 @@ class KeysetPagination(BasePagination):
         ]
 
 
-def limit_of(parameters: QueryDict) -> int:
+def limit_of(parameters: QueryDict, most: int = MAX_LIMIT) -> int:
     """Raises Invalid."""
     text = parameters.get("limit", str(DEFAULT_LIMIT))
-    is_short = len(text) <= len(str(MAX_LIMIT))
-    if not (is_short and text.isascii() and text.isdigit() and 1 <= int(text) <= MAX_LIMIT):
-        raise Invalid(f"limit must be a number from 1 to {MAX_LIMIT}", field="limit")
+    is_short = len(text) <= len(str(most))
+    if not (is_short and text.isascii() and text.isdigit() and 1 <= int(text) <= most):
+        raise Invalid(f"limit must be a number from 1 to {most}", field="limit")
     return int(text)
 
 

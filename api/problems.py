@@ -6,6 +6,7 @@ TagmillError
 ├── MethodNotAllowed           405 method_not_allowed
 ├── ConditionNotSupported      412 condition_not_supported
 ├── UnsupportedMedia           415 unsupported_media_type
+├── RangeNotSatisfiable        416 range_not_satisfiable
 ├── Refused                    what Django or DRF refuses: it has a status and a code of its own
 ├── Internal                   500 internal: a bug, which is logged under the `request_id`
 └── Invalid
@@ -23,11 +24,13 @@ import psycopg
 import structlog
 from django import db
 
+from api import codes
 from api.encoding import dumps
 from tagmill.errors import (
     CacheUnavailable,
     DatabaseBusy,
     DatabaseUnavailable,
+    ImagesUnavailable,
     Invalid,
     TagmillError,
 )
@@ -75,6 +78,14 @@ class UnsupportedMedia(TagmillError):
     status, code = 415, "unsupported_media_type"
 
 
+class RangeNotSatisfiable(TagmillError):
+    status, code = 416, "range_not_satisfiable"
+
+    def __init__(self, detail: str, size: int) -> None:
+        super().__init__(detail)
+        self.size = size
+
+
 class Refused(TagmillError):
     def __init__(
         self, status: int, code: str, detail: str, *, scheme: str | None = None, **extra: Any
@@ -87,12 +98,16 @@ class Internal(TagmillError):
     """The details go to the log under an id, and only the id to the client."""
 
     def __init__(self, error: BaseException | None, path: str = "") -> None:
-        request_id = uuid.uuid4().hex
+        request_id = structlog.contextvars.get_contextvars().get("request_id") or uuid.uuid4().hex
         log.error("request failed", path=path, request_id=request_id, exc_info=error)
         super().__init__(
             "something went wrong in the server: its log says what, under this request_id",
             request_id=request_id,
         )
+
+
+# What is out of order is no bug, and nobody else's secret.
+UNAVAILABLE = (CacheUnavailable, DatabaseUnavailable, ImagesUnavailable, Internal)
 
 
 class UnknownField(Invalid):
@@ -108,8 +123,7 @@ def shown(error: BaseException | None, path: str = "") -> TagmillError:
     if error is not None and is_outage(error):
         return outage(error)
     is_answer = isinstance(error, TagmillError) and (
-        error.status < HTTPStatus.INTERNAL_SERVER_ERROR
-        or isinstance(error, CacheUnavailable | DatabaseUnavailable | Internal)
+        error.status < HTTPStatus.INTERNAL_SERVER_ERROR or isinstance(error, UNAVAILABLE)
     )
     return error if isinstance(error, TagmillError) and is_answer else Internal(error, path)
 
@@ -117,7 +131,7 @@ def shown(error: BaseException | None, path: str = "") -> TagmillError:
 def document(error: TagmillError) -> bytes:
     return dumps(
         {
-            "type": "about:blank",
+            "type": codes.type_of(error.code),
             "title": HTTPStatus(error.status).phrase,
             "status": error.status,
             "code": error.code,
@@ -134,6 +148,8 @@ def headers(error: TagmillError) -> dict[str, str]:
         found["WWW-Authenticate"] = error.scheme
     if isinstance(error, MethodNotAllowed):
         found["Allow"] = ", ".join(error.allowed)
+    if isinstance(error, RangeNotSatisfiable):
+        found["Content-Range"] = f"bytes */{error.size}"
     if error.status == HTTPStatus.SERVICE_UNAVAILABLE:
         found["Retry-After"] = str(RETRY_AFTER_SECONDS)
     elif "retry_after" in error.extra:

@@ -39,29 +39,38 @@ class TooManyTokens(Conflict):
 
 
 def create(
-    username: str, role: str | None = None, days: float | None = None
+    username: str, role: str | None = None, days: float | None = None, name: str = ""
 ) -> tuple[UserToken, str]:
     """A token and its plaintext, which is never seen again. Its role is the one named, at most the
     user's, or the user's as it is now; nobody's role is changed. Where the user is missing, one is
-    made with the role, without a password. `days`: 0 is for ever, None is TAGMILL_TOKEN_DAYS.
+    made with the role, without a password. `days`: 0 is for ever, None is TAGMILL_TOKEN_DAYS;
+    `name` is what it is for.
 
     Raises NotFound for a user who is missing where no role is named, Invalid, TooManyTokens."""
     with transaction.atomic():
-        user = _user(username, role)
-        has = role_of(user)
-        if has is Role.NONE:
-            raise Invalid(f"{username!r} has no role, or is not active: {_HOW}", field="user")
-        wanted = has if role is None else GROUPS[role]
-        if wanted & has != wanted:
-            detail = f"{username!r} has the role {has.label}, which is less than {wanted.label}"
-            raise Invalid(f"{detail}: {_HOW}", field="role")
-        return issue(user, wanted, load().token_days if days is None else days)
+        return create_own(_user(username, role), role, days, name)
+
+
+def create_own(
+    user: User, role: str | None = None, days: float | None = None, name: str = ""
+) -> tuple[UserToken, str]:
+    """As `create`, for a user who is known: at most what this user object may, which is less than
+    the user where a token asks. Raises Invalid, TooManyTokens."""
+    username = user.get_username()
+    has = role_of(user)
+    if has is Role.NONE:
+        raise Invalid(f"{username!r} has no role, or is not active: {_HOW}", field="user")
+    wanted = has if role is None else GROUPS[role]
+    if wanted & has != wanted:
+        detail = f"{username!r} has the role {has.label}, which is less than {wanted.label}"
+        raise Invalid(f"{detail}: {_HOW}", field="role")
+    return issue(user, wanted, load().token_days if days is None else days, name)
 
 
 _HOW = f"give the user the role first (PATCH /api/v1/users/{{name}} or {NAME} set_role)"
 
 
-def issue(user: User, role: Role, days: float) -> tuple[UserToken, str]:
+def issue(user: User, role: Role, days: float, name: str = "") -> tuple[UserToken, str]:
     """A token that lasts so long, 0 is for ever. Raises TooManyTokens."""
     with transaction.atomic():
         mine = _alive_of(user)
@@ -71,7 +80,7 @@ def issue(user: User, role: Role, days: float) -> tuple[UserToken, str]:
                 f"{user.get_username()!r} has {limit} tokens (TAGMILL_TOKENS_PER_USER): "
                 "revoke one that is not needed any more"
             )
-        return _insert(user, role, timedelta(days=days), is_login=False)
+        return _insert(user, role, timedelta(days=days), is_login=False, name=name)
 
 
 def log_in(user: User) -> tuple[UserToken, str]:
@@ -150,7 +159,7 @@ def _alive_of(user: User) -> QuerySet[UserToken]:
 
 
 def _insert(
-    user: User, role: Role, lifetime: timedelta, *, is_login: bool
+    user: User, role: Role, lifetime: timedelta, *, is_login: bool, name: str = ""
 ) -> tuple[UserToken, str]:
     token = secrets.token_hex(SECRET_BYTES)
     made = UserToken.objects.create(
@@ -158,6 +167,7 @@ def _insert(
         key=token[:KEY_CHARACTERS],
         user=user,
         role=role.label,
+        name=name,
         is_login=is_login,
         expires_at=Now() + lifetime if lifetime else None,
     )

@@ -11,6 +11,7 @@ from drf_spectacular.views import SpectacularSwaggerView
 
 from api.rest import (
     audit,
+    cache,
     changes,
     clusters,
     documents,
@@ -19,10 +20,13 @@ from api.rest import (
     partitions,
     previews,
     rebuilds,
+    root,
+    samples,
     schema,
     tags,
     tokens,
     users,
+    verdicts,
     vocabulary,
     workers,
 )
@@ -47,7 +51,10 @@ def route(pattern: str, view: Any, name: str) -> URLPattern:
 
 
 V1 = [
+    route("", root.Root, "root"),
     route("auth/token", tokens.Token, "token"),
+    route("auth/tokens/", tokens.OwnTokens, "own-tokens"),
+    route("auth/tokens/<str:key>", tokens.OneOwnToken, "own-token"),
     route("clusters/", clusters.Clusters, "clusters"),
     route("clusters/<str:cluster>", clusters.OneCluster, "cluster"),
     route("nodes/", nodes.Nodes, "nodes"),
@@ -68,8 +75,13 @@ V1 = [
     route("definitions/explain", explain.ExplainDefinition, "explain-definition"),
     route("previews/", previews.Previews, "previews"),
     route("previews/<uuid:uuid>", previews.OnePreview, "preview"),
+    route("previews/<uuid:uuid>/verdicts", verdicts.VerdictsOfPreview, "verdicts-of-preview"),
     route("previews/<uuid:uuid>/nodes", previews.NodesOfPreview, "nodes-of-preview"),
     route("audit/", audit.Audit, "audit"),
+    route("cache", cache.Cache, "cache"),
+    route("cache/flush", cache.FlushCache, "cache-flush"),
+    route("cache/enable", cache.EnableCache, "cache-enable"),
+    route("cache/disable", cache.DisableCache, "cache-disable"),
     route("rebuilds/", rebuilds.Rebuilds, "rebuilds"),
     route("rebuilds/<uuid:uuid>", rebuilds.OneRebuild, "rebuild"),
     route("rebuilds/<uuid:uuid>/cancel", rebuilds.CancelRebuild, "cancel-rebuild"),
@@ -77,6 +89,8 @@ V1 = [
     route("workers/register", workers.RegisterWorker, "register"),
     route("workers/heartbeat", workers.Heartbeat, "heartbeat"),
     route("workers/fail", workers.GiveUp, "fail"),
+    route("workers/share", workers.ShareOfWorker, "share"),
+    route("fleet/samples", samples.Samples, "fleet-samples"),
     route("partitions/", partitions.Partitions, "partitions"),
     route("vocabulary", vocabulary.Words, "vocabulary"),
     route("users/", users.Users, "users"),
@@ -90,7 +104,7 @@ V1 = [
 # What the workbench shows where: api/web/client/app.mjs finds the page in the address.
 WORKBENCH = (
     *("tags/", "tags/<str:name>", "new", "nodes/", "nodes/<str:system_id>"),
-    *("health", "fleet", "vocabulary"),
+    *("health", "fleet", "vocabulary", "recipes", "account"),
 )
 
 urlpatterns = [
@@ -101,6 +115,8 @@ urlpatterns = [
     *(path(place, pages.shell) for place in WORKBENCH),
     path("api/v1/", include(V1)),
     path("api/schema/", schema.Schema.as_view(), name="schema"),
+    path("api/problems/", pages.problems, name="problems"),
+    path("api/problems/<str:code>", pages.problem, name="problem"),
     path("api/docs/", SpectacularSwaggerView.as_view(url_name="schema"), name="docs"),
     path("admin/", admin.site.urls),
 ]

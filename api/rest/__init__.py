@@ -5,6 +5,7 @@
 
 __all__ = [
     "audit",
+    "cache",
     "changes",
     "clusters",
     "documents",
@@ -13,10 +14,13 @@ __all__ = [
     "partitions",
     "previews",
     "rebuilds",
+    "root",
+    "samples",
     "schema",
     "tags",
     "tokens",
     "users",
+    "verdicts",
     "vocabulary",
     "workers",
 ]

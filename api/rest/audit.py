@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from django.db.models import QuerySet
-from django.utils.dateparse import parse_datetime
-from django.utils.timezone import get_current_timezone, is_naive, make_aware
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from api.rest import filters
 from api.rest.base import Resource, one
+from api.rest.filters import Filter
 from api.roles import Role
 from tagmill.audit import trail
 from tagmill.audit.models import Event
-from tagmill.errors import Invalid
 from tagmill.tags.models import Tag
 
-EXACT = ("actor", "name", "request_id")
-CHOICES = {"kind": Event.Kind, "action": Event.Action, "via": Event.Via}
-TIMES = {"since": "at__gte", "until": "at__lt"}
+ORDERS = {"-at": "-id", "at": "id"}
+OF_ONE = (
+    filters.text("actor", "actor", "Who did it."),
+    filters.choice("action", Event.Action.values, "action", "What was done."),
+    filters.choice("via", Event.Via.values, "via", "By which way."),
+    filters.text("request_id", "request_id", "`X-Request-Id` of the answer."),
+    *filters.times("at"),
+)
+OF_ALL = (
+    *OF_ONE,
+    filters.text("name", "name", "Of what was changed, as it was before."),
+    filters.choice("kind", Event.Kind.values, "kind", "Of what was changed."),
+)
 
 
 class EventOut(serializers.Serializer[Any]):
@@ -41,62 +48,45 @@ class EventOut(serializers.Serializer[Any]):
     )
 
 
+FIELDS = tuple(EventOut().fields)
+
+
 class History(Resource):
     has_pages = True
     keyset = "-id"
+    orders = ORDERS
+    filters: ClassVar[tuple[Filter, ...]] = OF_ONE
     serializer_class = EventOut
     queryset = Event.objects.all()
 
     def events(self, found: QuerySet[Event]) -> Response:
-        return self.page(found, lambda rows: EventOut(rows, many=True).data)
+        return self.page(found.values("id", *FIELDS), bodies)
 
 
 class HistoryOfTag(History):
     @extend_schema(operation_id="tags_history", responses=EventOut(many=True))
     def get(self, request: Request, name: str) -> Response:
-        """The newest first; also under its former names."""
+        """Who changed the tag
+
+        Its definition, its assignments and everything else, the newest first; also under its former
+        names."""
         tag: Tag = one(Tag.objects.all(), "tag", name=name)
         return self.events(trail.of(Event.Kind.TAG, tag.id))
 
 
 class Audit(History):
-    """Every change of tags, clusters, tokens, users and their roles, the newest first."""
-
     roles = {"GET": Role.ADMIN}
-    parameters = frozenset({*EXACT, *CHOICES, *TIMES})
+    filters = OF_ALL
 
-    @extend_schema(
-        operation_id="audit_list",
-        responses=EventOut(many=True),
-        parameters=[
-            *(OpenApiParameter(name, str) for name in EXACT),
-            *(OpenApiParameter(name, str, enum=kind.values) for name, kind in CHOICES.items()),
-            *(OpenApiParameter(name, OpenApiTypes.DATETIME) for name in TIMES),
-        ],
-    )
+    @extend_schema(operation_id="audit_list", responses=EventOut(many=True))
     def get(self, request: Request) -> Response:
-        given = request.query_params
-        found = Event.objects.all()
-        for name in EXACT:
-            if name in given:
-                found = found.filter(**{name: given[name].replace("\0", "")})
-        for name, kind in CHOICES.items():
-            if name in given:
-                if given[name] not in kind.values:
-                    raise Invalid(f"{name} must be one of {', '.join(kind.values)}", field=name)
-                found = found.filter(**{name: given[name]})
-        for name, field in TIMES.items():
-            if name in given:
-                found = found.filter(**{field: _time(name, given[name])})
-        return self.events(found)
+        """Who changed what
+
+        Every change of tags, clusters, tokens, users and their roles, the newest first."""
+        return self.events(Event.objects.all())
 
 
-def _time(name: str, text: str) -> datetime:
-    """Raises Invalid."""
-    try:
-        found = parse_datetime(text)
-    except ValueError:
-        found = None
-    if found is None:
-        raise Invalid(f"{name} must be a time as 2026-01-31T12:00:00Z", field=name)
-    return make_aware(found, get_current_timezone()) if is_naive(found) else found
+def bodies(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    for row in rows:
+        del row["id"]
+    return rows

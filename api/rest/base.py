@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from http import HTTPStatus
 from typing import Any, ClassVar
 
 from django.http import HttpRequest, HttpResponse, HttpResponseNotModified
@@ -13,18 +15,29 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
 
-from api import pagination
+from api import idempotency, pagination
+from api.idempotency import Replay
 from api.limits import SMALL, BodyLimit
-from api.openapi import Schema
+from api.models import IdempotentRequest
+from api.openapi import Says, Schema
+from api.packing import GZIP
 from api.pagination import KeysetPagination
+from api.rest import filters
+from api.rest.filters import Filter
 from api.roles import Role
 from api.strict import refuse_conditions, refuse_encoding, refuse_unknown
-from tagmill.errors import NotFound
+from tagmill.errors import Invalid, NotFound
+
+# Who was told that something is under way asks again after it.
+RETRY_SECONDS = 1
 
 
 class Strict(serializers.Serializer[Any]):
     """Refuses fields that it does not know, and those that are only read; and values that are not
-    of their JSON type: a number is no text, a text no number, and neither is true or false."""
+    of their JSON type: a number is no text, a text no number, and neither is true or false.
+    `constraints`: what JSON Schema says of several fields together."""
+
+    constraints: ClassVar[dict[str, Any]] = {}
 
     def to_internal_value(self, data: Any) -> Any:
         if isinstance(data, Mapping):
@@ -84,24 +97,85 @@ class Resource(GenericAPIView[Any]):
     """`roles`: the role a method takes, where it is not viewer for reading and operator for the
     rest. `parameters`: the query parameters known, beside those of pages. `body_limit`: of what is
     sent to it. `conditional`: the methods that check If-Match and If-None-Match; elsewhere they are
-    refused."""
+    refused. `keeps_answers`: POST takes an Idempotency-Key; not where the answer has a secret.
+    `says`: what OpenAPI says of a method beyond its docstring. Of a list, `filters` are what GET
+    may be asked for, and `orders` the column that pages go by for each `order`; without any it is
+    `keyset`."""
 
     roles: ClassVar[dict[str, Role]] = {}
     body_limit: ClassVar[BodyLimit] = SMALL
     parameters: ClassVar[frozenset[str]] = frozenset()
     conditional: ClassVar[frozenset[str]] = frozenset()
+    filters: ClassVar[tuple[Filter, ...]] = ()
+    orders: ClassVar[dict[str, str]] = {}
     keyset: ClassVar[str] = "id"
+    max_limit: ClassVar[int] = pagination.MAX_LIMIT
     pagination_class = KeysetPagination
     schema = Schema()
     has_pages: ClassVar[bool] = False
+    keeps_answers: ClassVar[bool] = True
+    _kept: IdempotentRequest | None = None
+    says: ClassVar[dict[str, Says]] = {}
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
         understood = request.method in self.conditional
         refuse_conditions(str(request.method), request.headers, understood=understood)
-        refuse_encoding(request.headers.get("Content-Encoding"))
-        pages = {"limit", "after"} if self.has_pages else set()
-        refuse_unknown(request.query_params, self.parameters | pages, "parameter")
+        refuse_encoding(request.headers.get("Content-Encoding"), GZIP)
+        refuse_unknown(request.query_params, self.known_parameters(request.method), "parameter")
+
+        if request.method == "POST":
+            self._begin(request)
+
+    def _begin(self, request: Request) -> None:
+        """Raises Replay where the answer is there already."""
+        if self.keeps_answers:
+            self._kept = idempotency.begin(request)
+        elif idempotency.HEADER in request.headers:
+            raise Invalid(
+                "the answer has a secret, or is none to keep: send this without an Idempotency-Key",
+                field=idempotency.HEADER,
+            )
+
+    def handle_exception(self, exc: Exception) -> Any:
+        return exc.response if isinstance(exc, Replay) else super().handle_exception(exc)
+
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        answer = super().finalize_response(request, response, *args, **kwargs)
+        if self._kept is not None:
+            idempotency.end(self._kept, answer)
+        if answer.status_code == HTTPStatus.ACCEPTED:
+            answer.setdefault("Retry-After", str(RETRY_SECONDS))
+        for name, value in getattr(request, "rate_limits", {}).items():
+            answer[name] = value
+        return answer
+
+    @classmethod
+    def lists(cls, method: str | None) -> tuple[Filter, ...]:
+        """What may be asked of the list that the method answers with."""
+        if not cls.has_pages or method not in {"GET", "HEAD"}:
+            return ()
+        order = (filters.order(*cls.orders),) if cls.orders else ()
+        return (*cls.filters, *order, filters.COUNT)
+
+    @classmethod
+    def known_parameters(cls, method: str | None) -> set[str]:
+        pages = {"limit", "after"} if cls.has_pages else set()
+        return {*cls.parameters, *pages, *(each.name for each in cls.lists(method))}
+
+    @cached_property
+    def asked(self) -> dict[str, Any]:
+        """What is asked of the list, by name. Raises Invalid."""
+        return filters.asked(self.lists(self.request.method), self.request.query_params.dict())
+
+    def filtered(self, queryset: Any) -> Any:
+        """The rows that the filters leave."""
+        return filters.filtered(self.filters, self.asked, queryset)
+
+    @property
+    def order(self) -> str:
+        """The column that the pages go by, `-` before it for descending."""
+        return self.orders[self.asked["order"]] if "order" in self.asked else self.keyset
 
     def options(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Response:
         """What may be sent is in the OpenAPI description; which methods there are, in `Allow`."""
@@ -115,24 +189,37 @@ class Resource(GenericAPIView[Any]):
         return fields
 
     def page(self, queryset: Any, bodies: Callable[[list[Any]], Iterable[Any]]) -> Response:
-        """One page of the rows; `bodies` turns all of them into their bodies."""
-        rows = self.paginate_queryset(queryset) or []
-        return self.get_paginated_response(list(bodies(list(rows))))
+        """One page of the rows that the filters leave; `bodies` turns all of them into their
+        bodies."""
+        found = self.filtered(queryset)
+        page = pagination.page(found, self.request.query_params, self.order)
+        return self.listed(list(bodies(page.rows)), page.after, found.count)
 
     def keyed_page(
-        self, rows: Callable[[int, int], list[Any]], bodies: Callable[[list[Any]], Iterable[Any]]
+        self,
+        rows: Callable[[int, int], Sequence[Any]],
+        bodies: Callable[[Sequence[Any]], Iterable[Any]],
+        count: Callable[[], int],
     ) -> Response:
         """The same of rows with a number as their `key`: `rows(after, limit)` are those above."""
         parameters = self.request.query_params
-        limit = pagination.limit_of(parameters)
+        limit = pagination.limit_of(parameters, self.max_limit)
         cursor = parameters.get("after")
         found = rows(pagination.decode(cursor, int) if cursor else -1, limit + 1)
-        following = None
-        if len(found) > limit:
-            after = pagination.encode(found[limit - 1].key)
+        after = pagination.encode(found[limit - 1].key) if len(found) > limit else None
+        return self.listed(list(bodies(found[:limit])), after, count)
+
+    def listed(self, results: list[Any], after: str | None, count: Callable[[], int]) -> Response:
+        """The answer of a list. `after`: the cursor of the next page, None on the last."""
+        body: dict[str, Any] = {"results": results, "next": None}
+        headers = {}
+        if after is not None:
             address = self.request.build_absolute_uri()
-            following = replace_query_param(address, "after", after)
-        return Response({"results": list(bodies(found[:limit])), "next": following})
+            body["next"] = replace_query_param(address, "after", after)
+            headers["Link"] = f'<{body["next"]}>; rel="next"'
+        if self.asked.get("count"):
+            body["count"] = count()
+        return Response(body, headers=headers)
 
 
 def is_current(request: Request, etag: str) -> bool:

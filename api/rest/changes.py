@@ -9,6 +9,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from api.rest import filters
 from api.rest.base import Resource, one
 from tagmill.matches.models import MatchChange
 from tagmill.tags import changes
@@ -31,17 +32,24 @@ class ChangeOut(serializers.Serializer[Any]):
     removed = serializers.ListField(child=serializers.CharField())
 
 
+BETWEEN = filters.times("at")
+
+
 class ChangesOfTag(Resource):
     has_pages = True
     keyset = "-id"
+    orders = {"-at": "-id", "at": "id"}
+    filters = BETWEEN
     serializer_class = ChangeOut
     queryset = MatchChange.objects.all()
 
     @extend_schema(operation_id="tags_changes", responses=ChangeOut(many=True))
     def get(self, request: Request, name: str) -> Response:
-        """The newest first. An answer names at most 10,000 nodes: ask for fewer changes to see
+        """Which nodes the tag gained and lost
+
+        The newest first. An answer names at most 10,000 nodes: ask for fewer changes to see
         more of each."""
         tag: Tag = one(Tag.objects.all(), "tag", name=name)
         return self.page(
-            changes.of(tag), lambda rows: ChangeOut(changes.described(rows), many=True).data
+            changes.of(tag), lambda rows: [vars(change) for change in changes.described(rows)]
         )

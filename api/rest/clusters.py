@@ -13,6 +13,8 @@ from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
 from api import etags
+from api.openapi import Says
+from api.rest import filters
 from api.rest.base import Name, Resource, Strict
 from api.roles import Role
 from tagmill.fleet import clusters
@@ -45,51 +47,77 @@ def cluster_named(key: str) -> Cluster:
     return clusters.named(key, among=counted())
 
 
+MADE = Says(
+    errors=("already_exists",),
+    headers=("Location", "ETag"),
+    links={"read": ("clusters_retrieve", {"cluster": "$response.body#/uuid"})},
+)
+FIELDS = tuple(ClusterOut().fields)
+PREFIX = filters.text("prefix", "name__istartswith", "What the name begins with, in any case.")
+
+
 class Clusters(Resource):
     roles = WRITING
+    says = {"POST": MADE}
     has_pages = True
+    filters = (PREFIX,)
+    orders = {"created_at": "id", "-created_at": "-id", "name": "name", "-name": "-name"}
     serializer_class = ClusterOut
     queryset = Cluster.objects.all()
 
     @extend_schema(operation_id="clusters_list", responses=ClusterOut(many=True))
     def get(self, request: Request) -> Response:
-        return self.page(counted(), lambda rows: ClusterOut(rows, many=True).data)
+        """List the clusters"""
+        return self.page(counted().values("id", *FIELDS), _bodies)
 
     @extend_schema(request=ClusterIn, responses={201: ClusterOut})
     def post(self, request: Request) -> Response:
+        """Make a cluster"""
         made = clusters.create(self.given(ClusterIn)["name"])
         place = reverse("cluster", [made.uuid], request=request)
-        return Response(
-            ClusterOut(cluster_named(str(made.uuid))).data, 201, headers={"Location": place}
-        )
+        return _answer(cluster_named(str(made.uuid)), 201, Location=place)
+
+
+def _bodies(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    for row in rows:
+        del row["id"]
+    return rows
 
 
 class OneCluster(Resource):
-    """`cluster` is its uuid or its name."""
-
     roles = WRITING
     conditional = frozenset({"PATCH", "DELETE"})
+    says = {
+        "GET": Says(headers=("ETag",)),
+        "PATCH": Says(errors=("already_exists",), headers=("ETag",)),
+        "DELETE": Says(errors=("still_in_use",)),
+    }
     serializer_class = ClusterOut
     queryset = Cluster.objects.all()
 
     def get(self, request: Request, cluster: str) -> Response:
+        """Get a cluster"""
         return _answer(cluster_named(cluster))
 
     @extend_schema(request=ClusterIn)
     def patch(self, request: Request, cluster: str) -> Response:
+        """Rename a cluster"""
         found = cluster_named(cluster)
         clusters.rename(found, self.given(ClusterIn)["name"], _expected(request))
         return _answer(cluster_named(str(found.uuid)))
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, cluster: str) -> Response:
-        """409 `still_in_use` while it has nodes."""
+        """Delete a cluster
+
+        It must have no nodes."""
         delete_cluster(cluster_named(cluster), _expected(request))
         return Response(status=204)
 
 
-def _answer(cluster: Cluster) -> Response:
-    return Response(ClusterOut(cluster).data, headers={"ETag": etags.of_cluster(cluster)})
+def _answer(cluster: Cluster, status: int = 200, **headers: str) -> Response:
+    body = {name: getattr(cluster, name) for name in FIELDS}
+    return Response(body, status, headers={"ETag": etags.of_cluster(cluster), **headers})
 
 
 def _expected(request: Request) -> Callable[[Cluster], None]:

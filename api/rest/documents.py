@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from api import etags
+from api.openapi import Says
 from api.renderers import JSONRenderer, XMLRenderer
 from api.rest.base import Resource, one, with_etag
 from api.rest.nodes import node_named, settled, store
@@ -23,10 +24,12 @@ PROBE = OpenApiParameter("probe", str, default=LSHW, description="lshw, lldp, ..
 
 
 class OneDocument(Resource):
-    """The XML that one probe printed, as it was uploaded but for its XML declaration."""
-
     # PUT is native: api/server/documents.py.
     conditional = frozenset({"DELETE"})
+    says = {
+        "GET": Says(headers=("ETag",), errors=("document_damaged",)),
+        "DELETE": Says(headers=("Tagmill-Settled",)),
+    }
     parameters = frozenset({"probe"})
     renderer_classes = [XMLRenderer, JSONRenderer]
     queryset = Document.objects.all()
@@ -41,13 +44,17 @@ class OneDocument(Resource):
         found: dict[str, str] = super().default_response_headers
         return {**found, "Allow": f"{found['Allow']}, PUT"}
 
-    @extend_schema(parameters=[PROBE], responses={(200, "application/xml"): OpenApiTypes.STR})
+    @extend_schema(parameters=[PROBE], responses={(200, "application/xml"): OpenApiTypes.BINARY})
     def get(self, request: Request, system_id: str) -> HttpResponse:
+        """Get a node's document
+
+        The XML that one probe printed, as it was uploaded but for its XML declaration."""
         found: Document = one(self._documents(system_id), "document of the probe", probe=self.probe)
         return with_etag(request, etags.of_document(found.digest), lambda: _file(found))
 
     @extend_schema(parameters=[PROBE], responses={204: None})
     def delete(self, request: Request, system_id: str) -> Response:
+        """Delete a node's document"""
         if not self._documents(system_id).filter(probe=self.probe).exists():
             raise NotFound(f"{system_id!r} has no document of the probe {self.probe!r}")
         expected = etags.condition(request.headers.get).of_document(self.probe)

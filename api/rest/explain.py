@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from api import limits
+from api.openapi import Says
 from api.rest.base import Resource
 from api.rest.tags import DefinitionIn, WarningOut
 from api.roles import Role
@@ -220,6 +221,7 @@ class DefinitionCall(Resource):
 
 
 class LintDefinition(DefinitionCall):
+    says = {"POST": Says(errors=("invalid_definition",))}
     serializer_class = LintOut
 
     @extend_schema(
@@ -229,8 +231,9 @@ class LintDefinition(DefinitionCall):
         examples=LINT_EXAMPLES,
     )
     def post(self, request: Request) -> Response:
-        """What the definition says other than its author may have meant. 400
-        `invalid_definition`, with `column` and `caret`, when it does not parse."""
+        """Look for mistakes in a definition
+
+        What it says other than its author may have meant. Warnings never block."""
         given = self.given(DefinitionIn)
         return Response(_lint_body(linting.lint(given["definition"], given["namespaces"])))
 
@@ -242,7 +245,9 @@ class CheckDefinition(DefinitionCall):
         operation_id="definitions_check", request=DefinitionIn, responses={200: CheckOut}
     )
     def post(self, request: Request) -> Response:
-        """As lint, while somebody types: what does not parse is no error of the request, but the
+        """Check a definition while somebody types
+
+        As lint, but what does not parse is no error of the request, but the
         `error` of the answer."""
         given = self.given(DefinitionIn)
         try:
@@ -260,6 +265,11 @@ def _lint_body(found: linting.Lint) -> dict[str, Any]:
 
 
 class ExplainDefinition(DefinitionCall):
+    says = {
+        "POST": Says(
+            errors=("not_found", "invalid_definition", "document_damaged", "too_expensive", "busy")
+        )
+    }
     serializer_class = ExplainOut
 
     @extend_schema(
@@ -269,14 +279,16 @@ class ExplainDefinition(DefinitionCall):
         examples=EXPLAIN_EXAMPLES,
     )
     def post(self, request: Request) -> Response:
-        """Why the node would be in a tag with this definition, or out. 422 `too_expensive` when
-        that takes too long."""
+        """Explain why a node matches a definition, or not"""
         given = self.given(ExplainIn)
         found = explaining.of_definition(given["definition"], given["namespaces"], given["node"])
         return Response(explanation_body(found))
 
 
 class ExplainTag(Resource):
+    says = {
+        "GET": Says(errors=("invalid", "manual_tag", "document_damaged", "too_expensive", "busy"))
+    }
     parameters = frozenset({"node"})
     serializer_class = ExplainOut
     queryset = Tag.objects.all()
@@ -288,7 +300,9 @@ class ExplainTag(Resource):
         examples=EXPLAIN_EXAMPLES[1:],
     )
     def get(self, request: Request, name: str) -> Response:
-        """Why the node is in the tag, or out: by the published definition, or the pending one
+        """Explain why a node is in a tag, or out
+
+        By the published definition, or the pending one
         where none is published yet."""
         node = request.query_params.get("node", "")
         if not node:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from django.db.models import QuerySet
@@ -13,10 +13,11 @@ from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
 from api import etags, limits
+from api.openapi import Says
+from api.rest import filters, node_filters
 from api.rest.base import Resource, Strict, one
-from api.rest.clusters import cluster_named
 from api.roles import Role
-from tagmill.errors import Invalid
+from tagmill.errors import Invalid, NotFound
 from tagmill.fleet import incarnation
 from tagmill.fleet.models import Node
 from tagmill.flows import ingest
@@ -28,6 +29,17 @@ from tagmill.tags.models import Tag
 SETTLED = "Tagmill-Settled"
 # Each is one more bitmap of every partition looked at.
 MAX_TAG_FILTERS = 20
+INCLUDE = filters.choice("include", ["tags"], None, "`tags`: each node with the tags it carries.")
+
+
+MADE = Says(
+    errors=("not_found", "already_exists", "invalid_document"),
+    headers=("Location", "ETag", "Tagmill-Settled"),
+    links={
+        "read": ("nodes_retrieve", {"system_id": "$response.body#/system_id"}),
+        "delete": ("nodes_destroy", {"system_id": "$response.body#/system_id"}),
+    },
+)
 
 
 class NodeChange(Strict):
@@ -51,11 +63,16 @@ class NodeOut(serializers.Serializer[Any]):
     system_id = serializers.CharField()
     hostname = serializers.CharField()
     kind = serializers.CharField()
-    cluster = serializers.CharField(source="partition.cluster.name")
-    cluster_uuid = serializers.UUIDField(source="partition.cluster.uuid")
+    cluster = serializers.CharField()
+    cluster_uuid = serializers.UUIDField()
     rev = serializers.IntegerField(help_text="Its partition's rev at this node's last change.")
     created_at = serializers.DateTimeField()
     updated_at = serializers.DateTimeField()
+    tags = serializers.ListField(
+        child=serializers.CharField(),
+        required=False,
+        help_text="Sorted. In a list where `include=tags` asks for them.",
+    )
 
 
 class ProbeOut(serializers.Serializer[Any]):
@@ -65,7 +82,8 @@ class ProbeOut(serializers.Serializer[Any]):
 
 
 class NodeDetail(NodeOut):
-    probes = ProbeOut(many=True, source="summaries")
+    tags = serializers.ListField(child=serializers.CharField(), help_text="Sorted.")
+    probes = ProbeOut(many=True)
 
 
 class NodeTags(serializers.Serializer[Any]):
@@ -83,10 +101,23 @@ def node_named(system_id: str) -> Node:
 
 
 def answer(system_id: str, headers: dict[str, str], status: int = 200) -> Response:
-    node: Any = node_named(system_id)
-    node.summaries = node.documents.order_by("probe").values("probe", "size", "uploaded_at")
+    node = node_named(system_id)
+    cluster = node.partition.cluster
+    probes = node.documents.order_by("probe").values("probe", "size", "uploaded_at")
+    body = {
+        "system_id": node.system_id,
+        "hostname": node.hostname,
+        "kind": node.kind,
+        "cluster": cluster.name,
+        "cluster_uuid": cluster.uuid,
+        "rev": node.rev,
+        "created_at": node.created_at,
+        "updated_at": node.updated_at,
+        "tags": places.tags_of([places.key(node.partition_id, node.slot)])[0],
+        "probes": list(probes),
+    }
     headers = {**headers, "ETag": etags.of_node(incarnation.current(), node.id, node.rev)}
-    return Response(NodeDetail(node).data, status, headers=headers)
+    return Response(body, status, headers=headers)
 
 
 def settled(value: bool | None) -> dict[str, str]:
@@ -105,9 +136,11 @@ def store(upload: Upload, *, create: bool) -> ingest.Verdict:
 
 class Nodes(Resource):
     roles = {"POST": Role.UPLOADER}
+    says = {"GET": Says(errors=("not_found",)), "POST": MADE}
     has_pages = True
     body_limit = limits.LARGE
-    parameters = frozenset({"tag", "not_tag", "cluster", "hostname", "q"})
+    parameters = frozenset({"tag", "not_tag"})
+    filters = (*node_filters.FILTERS, INCLUDE)
     serializer_class = NodeOut
     queryset = Node.objects.all()
 
@@ -121,18 +154,17 @@ class Nodes(Resource):
             OpenApiParameter(
                 "not_tag", str, many=True, description="Nodes that do not. Repeat it: none of them."
             ),
-            OpenApiParameter("cluster", str, description="Name or uuid."),
-            OpenApiParameter("hostname", str, description="Exactly."),
-            OpenApiParameter(
-                "q", str, description="What the hostname or the system_id begins with, in any case."
-            ),
         ],
     )
     def get(self, request: Request) -> Response:
-        filters = self._filters()
+        """List the nodes
+
+        In the order of clusters' partitions. All filters must hold."""
+        found = self._filters()
         return self.keyed_page(
-            lambda after, limit: places.matching(filters, after, limit),
-            lambda rows: [_body(row) for row in rows],
+            lambda after, limit: places.matching(found, after, limit),
+            lambda rows: _bodies(rows, self.asked.get("include")),
+            lambda: places.count(found),
         )
 
     @extend_schema(
@@ -151,6 +183,9 @@ class Nodes(Resource):
         ],
     )
     def post(self, request: Request) -> Response:
+        """Make a node
+
+        With or without its documents, by their probes."""
         given = self.given(NodeIn)
         system_id = given["system_id"]
         probes = {probe: xml.encode() for probe, xml in given.get("probes", {}).items()}
@@ -162,20 +197,19 @@ class Nodes(Resource):
         """Raises NotFound for a tag that does not exist: a typing error must not look like no
         nodes."""
         given = self.request.query_params
-        hostname, cluster = given.get("hostname"), given.get("cluster")
-        for name in ("hostname", "q"):
-            if "\0" in given.get(name, ""):
-                raise Invalid("a hostname has no NUL character", field=name)
         with_tags, without = given.getlist("tag"), given.getlist("not_tag")
         if len(with_tags) + len(without) > MAX_TAG_FILTERS:
             raise Invalid(f"at most {MAX_TAG_FILTERS} tags in one question", field="tag")
-        return places.Filters(
-            tags=tuple(_tag_id(name) for name in with_tags),
-            not_tags=tuple(_tag_id(name) for name in without),
-            cluster=None if cluster is None else cluster_named(cluster).id,
-            hostname=hostname,
-            prefix=given.get("q", ""),
-        )
+        tags, not_tags = _tag_ids(with_tags), _tag_ids(without)
+        return node_filters.chosen(self.asked, tags=tags, not_tags=not_tags)
+
+
+def _bodies(rows: Sequence[places.Found], include: str | None) -> list[dict[str, Any]]:
+    found = [_body(row) for row in rows]
+    if include:
+        for body, tags in zip(found, places.tags_of([row.key for row in rows]), strict=True):
+            body["tags"] = tags
+    return found
 
 
 def _body(node: places.Found) -> dict[str, Any]:
@@ -186,21 +220,34 @@ def _body(node: places.Found) -> dict[str, Any]:
 class OneNode(Resource):
     roles = {"PATCH": Role.UPLOADER}
     conditional = frozenset({"PATCH", "DELETE"})
+    says = {
+        "GET": Says(headers=("ETag",)),
+        "PATCH": Says(headers=("ETag", "Tagmill-Settled")),
+        "DELETE": Says(headers=("Tagmill-Settled",)),
+    }
     serializer_class = NodeDetail
     queryset = Node.objects.all()
 
     def get(self, request: Request, system_id: str) -> Response:
+        """Get a node
+
+        With its tags, and which documents it has."""
         return answer(system_id, {})
 
     @extend_schema(request=NodeChange)
     def patch(self, request: Request, system_id: str) -> Response:
-        """Another `cluster` moves the node, with its documents and manual tags."""
+        """Change a node
+
+        Another `cluster` moves the node, with its documents and manual tags."""
         change = _upload(system_id, self.given(NodeChange), {}, _expected(request))
         verdict = store(change, create=False)
         return answer(system_id, settled(verdict.settled))
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, system_id: str) -> Response:
+        """Delete a node
+
+        Its documents go with it."""
         is_settled = ingest.delete(system_id, _expected(request))
         return Response(status=204, headers=settled(is_settled))
 
@@ -210,8 +257,9 @@ class TagsOfNode(Resource):
     queryset = Node.objects.all()
 
     def get(self, request: Request, system_id: str) -> Response:
-        names = Tag.objects.filter(nodetag__node=node_named(system_id)).order_by("name")
-        return Response({"tags": list(names.values_list("name", flat=True))})
+        """List the tags of a node"""
+        node = node_named(system_id)
+        return Response({"tags": places.tags_of([places.key(node.partition_id, node.slot)])[0]})
 
 
 def _expected(request: Request) -> Callable[[Any], None]:
@@ -240,7 +288,13 @@ def _upload(
     )
 
 
-def _tag_id(name: str) -> int:
+def _tag_ids(names: Sequence[str]) -> tuple[int, ...]:
     """Raises NotFound."""
-    found: Tag = one(Tag.objects.all(), "tag", name=name)
-    return found.id
+    found: dict[str, int] = {}
+    if names:
+        known = [name for name in names if "\0" not in name]
+        found = dict(Tag.objects.filter(name__in=known).values_list("name", "id"))
+    for name in names:
+        if name not in found:
+            raise NotFound(f"there is no tag {name!r}")
+    return tuple(found[name] for name in names)

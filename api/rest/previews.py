@@ -22,6 +22,7 @@ from rest_framework.response import Response
 
 from api import limits, pagination
 from api.counters import MinuteThrottle
+from api.openapi import Says
 from api.rest import waits
 from api.rest.base import Resource
 from api.rest.clusters import cluster_named
@@ -281,7 +282,19 @@ class PreviewCall(Resource):
         return Response(found, status, headers=headers)
 
 
+MADE = Says(
+    errors=("not_found", "invalid_definition", "preview_gone", "busy"),
+    headers=("Location", "RateLimit", "RateLimit-Policy"),
+    links={
+        "read": ("previews_retrieve", {"uuid": "$response.body#/uuid"}),
+        "nodes": ("previews_nodes_list", {"uuid": "$response.body#/uuid"}),
+        "end": ("previews_destroy", {"uuid": "$response.body#/uuid"}),
+    },
+)
+
+
 class Previews(PreviewCall):
+    says = {"POST": MADE}
     throttle_classes = [PreviewThrottle]
 
     @extend_schema(
@@ -292,9 +305,11 @@ class Previews(PreviewCall):
         examples=EXAMPLES,
     )
     def post(self, request: Request) -> Response:
-        """Evaluates a definition that no tag has, ahead of all other work. 200 when it is
-        complete, 202 while it is not: GET it with `Prefer: wait=N`. 400 `invalid_definition`, with
-        the `column`. A newer preview of the client ends this one."""
+        """Begin a preview
+
+        Evaluates a definition that no tag has, ahead of all other work. 200 when it is complete,
+        202 while it is not: get it with `Prefer: wait=N`. A newer preview of the client ends this
+        one."""
         given = self.given(PreviewIn)
         # Before there is anything to wait for.
         Asked.of(request)
@@ -313,26 +328,29 @@ class Previews(PreviewCall):
 
 
 class OnePreview(PreviewCall):
+    says = {"GET": Says(errors=("invalid", "preview_gone"), headers=("Preference-Applied",))}
+
     @extend_schema(
         parameters=[LIMIT, CLUSTER, PREFER],
         responses={200: PreviewOut, 202: PreviewOut},
         examples=EXAMPLES[1:],
     )
     def get(self, request: Request, uuid: UUID) -> Response:
-        """200 once it is complete or failed, 202 before; `Prefer: wait=N` waits."""
+        """Get a preview
+
+        200 once it is complete or failed, 202 before; `Prefer: wait=N` waits."""
         return self.answer(uuid)
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, uuid: UUID) -> Response:
-        """What is left to evaluate for it is left."""
+        """End a preview
+
+        What is left to evaluate for it is left."""
         previews.cancel(uuid)
         return Response(status=204)
 
 
 class NodesOfPreview(Resource):
-    """The nodes that the preview matches. With `change`, the nodes that it adds to `compare_to` or
-    removes from it, or those that are `out`: evaluated, and not matched."""
-
     roles = OPERATOR
     has_pages = True
     parameters = frozenset({"change", "cluster"})
@@ -340,10 +358,18 @@ class NodesOfPreview(Resource):
     queryset = Node.objects.all()
 
     @extend_schema(
+        operation_id="previews_nodes_list",
         responses=Member(many=True),
-        parameters=[OpenApiParameter("change", str, enum=list(CHANGES)), CLUSTER],
+        parameters=[
+            OpenApiParameter("change", str, enum=list(CHANGES), description="Which."),
+            CLUSTER,
+        ],
     )
     def get(self, request: Request, uuid: UUID) -> Response:
+        """List the nodes of a preview
+
+        Those that it matches. With `change`, those that it adds to `compare_to` or removes from it,
+        or those that are `out`: evaluated, and not matched."""
         preview = previews.get(uuid)
         change: Any = request.query_params.get("change", "members")
         if change not in CHANGES:

@@ -14,7 +14,8 @@ from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
 from api import limits
-from api.rest import waits
+from api.openapi import Says
+from api.rest import filters, waits
 from api.rest.base import Resource, Strict, one
 from tagmill.tags import rebuilds, waiting
 from tagmill.tags.models import Rebuild
@@ -25,11 +26,21 @@ MAX_TAGS = 1000
 MAX_NAMES = 10
 
 
+HAS_TAGS = {"required": ["tags"]}
+
+
 class RebuildIn(Strict):
+    constraints = {
+        "oneOf": [
+            {"required": ["tags"], "properties": {"all": {"const": False}}},
+            {"required": ["all"], "properties": {"all": {"const": True}}, "not": HAS_TAGS},
+        ]
+    }
     tags = serializers.ListField(
         child=serializers.CharField(max_length=256),
         required=False,
         allow_empty=False,
+        min_length=1,
         max_length=MAX_TAGS,
     )
     all = serializers.BooleanField(required=False)
@@ -82,13 +93,23 @@ def all_rebuilds() -> QuerySet[Rebuild]:
     return Rebuild.objects.select_related("requested_by")
 
 
-def summaries(rows: list[Any]) -> Any:
+FIELDS = ("uuid", "reason", "state", "requested_at", "finished_at", "published_without")
+
+
+def summaries(rows: list[Any]) -> list[dict[str, Any]]:
     """Summaries of rebuilds, in two queries, however many tags the rebuilds have."""
-    found = rebuilds.first_tags([row.id for row in rows], MAX_NAMES)
-    for row in rows:
-        row.tag_count, row.tag_names = found[row.id]
-        row.tags_truncated = row.tag_count > len(row.tag_names)
-    return RebuildSummary(rows, many=True).data
+    found = rebuilds.first_tags([row["id"] for row in rows], MAX_NAMES)
+    return [_summary(row, *found[row["id"]]) for row in rows]
+
+
+def _summary(row: dict[str, Any], total: int, names: list[str]) -> dict[str, Any]:
+    return {
+        **{name: row[name] for name in FIELDS},
+        "requested_by": row["requested_by__username"],
+        "tags": names,
+        "tag_count": total,
+        "tags_truncated": total > len(names),
+    }
 
 
 def body(uuid: UUID) -> Any:
@@ -110,17 +131,40 @@ def accepted(request: Request, rebuild: Rebuild) -> Response:
     return Response(body(rebuild.uuid), 202, headers={"Location": place})
 
 
+BEGUN = Says(
+    errors=("not_found", "manual_tag"),
+    headers=("Location",),
+    links={
+        "read": ("rebuilds_retrieve", {"uuid": "$response.body#/uuid"}),
+        "cancel": ("rebuilds_cancel", {"uuid": "$response.body#/uuid"}),
+    },
+)
+FILTERS = (
+    filters.choice("state", Rebuild.State.values, "state", "How far it is."),
+    filters.choice("reason", Rebuild.Reason.values, "reason", "Why it was begun."),
+    filters.text("tag", "tags__name", "A tag that it is about."),
+    filters.text("requested_by", "requested_by__username", "Who asked for it."),
+    *filters.times("requested_at"),
+)
+
+
 class Rebuilds(Resource):
     body_limit = limits.LIST
     has_pages = True
     keyset = "-id"
+    says = {"POST": BEGUN}
+    orders = {"-requested_at": "-id", "requested_at": "id"}
+    filters = FILTERS
     serializer_class = RebuildSummary
     queryset = Rebuild.objects.all()
 
     @extend_schema(operation_id="rebuilds_list", responses=RebuildSummary(many=True))
     def get(self, request: Request) -> Response:
-        """The newest first, with the names of a few of their tags."""
-        return self.page(all_rebuilds(), summaries)
+        """List the rebuilds
+
+        The newest first, with the names of a few of their tags."""
+        rows = Rebuild.objects.values("id", "requested_by__username", *FIELDS)
+        return self.page(rows, summaries)
 
     @extend_schema(
         request=RebuildIn,
@@ -131,6 +175,9 @@ class Rebuilds(Resource):
         ],
     )
     def post(self, request: Request) -> Response:
+        """Rebuild tags
+
+        Evaluates some tags, or all, everywhere again; until then the old sets stand."""
         names = self.given(RebuildIn).get("tags")
         return accepted(request, rebuilds.request(names, cast(User, request.user), "forced"))
 
@@ -140,16 +187,22 @@ class OneRebuild(Resource):
     queryset = Rebuild.objects.all()
 
     def get(self, request: Request, uuid: UUID) -> Response:
+        """Get a rebuild
+
+        Its progress, and what it waits for."""
         return Response(body(uuid))
 
 
 class CancelRebuild(Resource):
+    says = {"POST": Says(errors=("not_cancellable",))}
     serializer_class = RebuildOut
     queryset = Rebuild.objects.all()
 
-    @extend_schema(request=None)
+    @extend_schema(operation_id="rebuilds_cancel", request=None)
     def post(self, request: Request, uuid: UUID) -> Response:
-        """What is published stays. 409 `not_cancellable` when it is over."""
+        """Cancel a rebuild
+
+        What is published stays."""
         one(Rebuild.objects.all(), "rebuild", uuid=uuid)
         rebuilds.cancel(uuid)
         return Response(body(uuid))

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple, cast
 
 from django.contrib.auth.models import User
-from django.db.models import QuerySet
-from django.http import HttpResponse
+from django.db.models import Q, QuerySet
+from django.http import StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from api import etags, limits
+from api import etags, limits, pagination
+from api.encoding import dumps
+from api.openapi import Says
+from api.renderers import NDJSON, JSONRenderer, NDJSONRenderer
+from api.rest import filters, node_filters, waits
 from api.rest import rebuilds as rebuild_resources
-from api.rest import waits
 from api.rest.base import Resource, Strict, one, with_etag
+from api.strict import refuse_unknown
+from tagmill import sql
 from tagmill.config import load
 from tagmill.errors import TooLarge
 from tagmill.fleet.models import Node
@@ -39,6 +47,11 @@ from tagmill_expressions.lint import CODES
 MAX_ASSIGNED = 10_000
 MAX_NAMESPACES = 32
 MAX_CLUSTERS = 1000
+# In one page of a tag's nodes: three quarters of a megabyte of JSON, and a tenth of a second.
+MAX_NODES = 10_000
+STATES = ("ready", "building", "failed")
+WARNING_CODES = sorted(CODES)
+KINDS = ("automatic", "manual")
 
 
 class TagFields(Strict):
@@ -58,7 +71,7 @@ class TagFields(Strict):
         help_text="URI by prefix.",
     )
     kind = serializers.ChoiceField(
-        ["automatic", "manual"],
+        KINDS,
         required=False,
         help_text="Asks for the other kind: a definition gives up what was assigned by hand, and "
         "an automatic tag becomes a manual one with the nodes that it has.",
@@ -104,6 +117,7 @@ class PublishIn(Strict):
     without = serializers.ListField(
         child=serializers.CharField(max_length=256),
         allow_empty=False,
+        min_length=1,
         max_length=MAX_CLUSTERS,
         help_text="Clusters, by name or uuid.",
     )
@@ -122,7 +136,7 @@ class Freshness(serializers.Serializer[Any]):
 
 
 class WarningOut(serializers.Serializer[Any]):
-    code = serializers.ChoiceField(sorted(CODES))
+    code = serializers.ChoiceField(WARNING_CODES)
     message = serializers.CharField()
     column = serializers.IntegerField(help_text="From 1, in characters.")
     end_column = serializers.IntegerField(help_text="Of the last character.")
@@ -133,7 +147,7 @@ class WarningOut(serializers.Serializer[Any]):
 
 class TagOut(serializers.Serializer[Any]):
     name = serializers.CharField()
-    kind = serializers.ChoiceField(["automatic", "manual"])
+    kind = serializers.ChoiceField(KINDS)
     comment = serializers.CharField()
     kernel_opts = serializers.CharField()
     definition = serializers.CharField(
@@ -144,7 +158,7 @@ class TagOut(serializers.Serializer[Any]):
         allow_null=True, help_text="Published once it is evaluated everywhere."
     )
     pending_namespaces = serializers.DictField(child=serializers.CharField(), allow_null=True)
-    state = serializers.ChoiceField(["ready", "building", "failed"])
+    state = serializers.ChoiceField(STATES)
     failure = serializers.CharField(allow_null=True)
     waiting_for = waits.waits()
     node_count = serializers.IntegerField()
@@ -180,7 +194,32 @@ def all_tags() -> QuerySet[Tag]:
     return rows.only(*(field.name for field in Tag._meta.concrete_fields), *shown)
 
 
-def bodies(rows: Sequence[Tag]) -> list[dict[str, Any]]:
+class Row(NamedTuple):
+    """A tag as answers need it, without a model's instance for each."""
+
+    id: int
+    name: str
+    comment: str
+    kernel_opts: str
+    created_at: datetime
+    updated_at: datetime
+    expression_id: int | None
+    pending_expression_id: int | None
+    definition: str | None
+    namespaces: dict[str, str] | None
+    pending_definition: str | None
+    pending_namespaces: dict[str, str] | None
+
+
+# The columns of a Row, in its order.
+COLUMNS = (
+    *Row._fields[:8],
+    *("expression__text", "expression__namespaces"),
+    *("pending_expression__text", "pending_expression__namespaces"),
+)
+
+
+def bodies(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """The tags as TagOut describes them, in a number of queries that does not depend on how many.
     A serializer would take as long for a thousand as all the rest."""
     found = freshness.status(rows)
@@ -192,9 +231,15 @@ def bodies(rows: Sequence[Tag]) -> list[dict[str, Any]]:
 
 def answer(tag: Tag, status: int = 200, **headers: str) -> Response:
     """One tag, with the warnings about what it says."""
-    current = tag.pending_expression or tag.expression
+    published, pending = tag.expression, tag.pending_expression
+    current = pending or published
     found = linting.of_expression(current) if current else ()
-    body = {**bodies([tag])[0], "warnings": [warning.to_dict() for warning in found]}
+    row = Row(
+        *(getattr(tag, name) for name in Row._fields[:8]),
+        *((published.text, published.namespaces) if published else (None, None)),
+        *((pending.text, pending.namespaces) if pending else (None, None)),
+    )
+    body = {**bodies([row])[0], "warnings": [warning.to_dict() for warning in found]}
     return Response(body, status, headers={"ETag": etags.of_tag(tag), **headers})
 
 
@@ -204,22 +249,21 @@ def tag_named(name: str) -> Tag:
     return found
 
 
-def _target(tag: Tag) -> int:
+def _target(tag: Row) -> int:
     """The expression that the tag is to have."""
     return tag.pending_expression_id or tag.expression_id or 0
 
 
-def _body(tag: Tag, status: freshness.TagStatus, waited: Sequence[waiting.Wait]) -> dict[str, Any]:
-    published, pending = tag.expression, tag.pending_expression
+def _body(tag: Row, status: freshness.TagStatus, waited: Sequence[waiting.Wait]) -> dict[str, Any]:
     return {
         "name": tag.name,
-        "kind": "automatic" if published or pending else "manual",
+        "kind": "automatic" if _target(tag) else "manual",
         "comment": tag.comment,
         "kernel_opts": tag.kernel_opts,
-        "definition": published.text if published else None,
-        "namespaces": published.namespaces if published else {},
-        "pending_definition": pending.text if pending else None,
-        "pending_namespaces": pending.namespaces if pending else None,
+        "definition": tag.definition,
+        "namespaces": tag.namespaces or {},
+        "pending_definition": tag.pending_definition,
+        "pending_namespaces": tag.pending_namespaces,
         "state": status.state,
         "failure": status.failure or None,
         "waiting_for": waits.bodies(waited),
@@ -234,6 +278,10 @@ def _body(tag: Tag, status: freshness.TagStatus, waited: Sequence[waiting.Wait])
     }
 
 
+def _row(values: dict[str, Any]) -> Row:
+    return Row(*(values[name] for name in COLUMNS))
+
+
 EXAMPLE = OpenApiExample(
     "Machines with a GPU",
     value={"name": "gpu", "definition": '//node[@class="display"]', "comment": "any GPU"},
@@ -241,20 +289,82 @@ EXAMPLE = OpenApiExample(
 )
 
 
+IS_AUTOMATIC = Q(expression__isnull=False) | Q(pending_expression__isnull=False)
+
+
+def _says(text: str) -> Q:
+    published = Q(expression__text__icontains=text)
+    return published | Q(pending_expression__text__icontains=text)
+
+
+def _mentions(text: str) -> Q:
+    return _says(text) | Q(name__icontains=text) | Q(comment__icontains=text)
+
+
+FILTERS = (
+    filters.choice("state", STATES, None, "How far its definition is evaluated."),
+    filters.choice(
+        "kind",
+        KINDS,
+        lambda kind: IS_AUTOMATIC if kind == "automatic" else ~IS_AUTOMATIC,
+        "Whether a definition decides, or somebody by hand.",
+    ),
+    filters.text("prefix", "name__startswith", "What the name begins with."),
+    filters.text("definition", _says, "Text in the definition, published or pending, in any case."),
+    filters.text("q", _mentions, "Text in the name, the comment or the definition, in any case."),
+)
+
+
+MADE = Says(
+    errors=("already_exists", "invalid_definition"),
+    headers=("Location", "ETag"),
+    links={
+        "read": ("tags_retrieve", {"name": "$response.body#/name"}),
+        "nodes": ("tags_nodes_list", {"name": "$response.body#/name"}),
+        "delete": ("tags_destroy", {"name": "$response.body#/name"}),
+    },
+)
+
+
 class Tags(Resource):
+    says = {"POST": MADE}
     has_pages = True
     keyset = "name"
+    filters = FILTERS
+    orders = {"name": "name", "-name": "-name", "created_at": "id", "-created_at": "-id"}
     body_limit = limits.DEFINITION
     serializer_class = TagOut
     queryset = Tag.objects.all()
 
     @extend_schema(operation_id="tags_list", responses=TagOut(many=True))
     def get(self, request: Request) -> Response:
-        return self.page(all_tags(), bodies)
+        """List the tags
+
+        Each with its state and how many nodes carry it."""
+        rows = self.filtered(Tag.objects.all())
+        if "state" in self.asked:
+            return self._in_state(rows, self.asked["state"])
+        page = pagination.page(rows.values(*COLUMNS), request.query_params, self.order)
+        return self.listed(bodies([*map(_row, page.rows)]), page.after, rows.count)
+
+    def _in_state(self, rows: QuerySet[Tag], state: str) -> Response:
+        """States are derived: those of all tags that the other filters leave are looked at."""
+        parameters = self.request.query_params
+        column = self.order.lstrip("-")
+        limit = pagination.limit_of(parameters)
+        every = [_row(row) for row in rows.order_by(self.order).values(*COLUMNS)]
+        found = freshness.status(every)
+        chosen = [tag for tag in every if found[tag.id].state == state]
+        left = pagination.beyond(chosen, parameters, self.order)
+        after = pagination.encode(getattr(left[limit - 1], column)) if len(left) > limit else None
+        return self.listed(bodies(left[:limit]), after, lambda: len(chosen))
 
     @extend_schema(request=TagFields, responses={201: TagDetail}, examples=[EXAMPLE])
     def post(self, request: Request) -> Response:
-        """400 `invalid_definition`, with the `column`, when the definition is not XPath 1.0."""
+        """Make a tag
+
+        With a `definition` it is automatic: building until it is evaluated everywhere. Without one
+        it is manual, and nodes are assigned to it by hand."""
         given = self.given(TagFields)
         made = tags.create(
             given["name"],
@@ -270,18 +380,29 @@ class Tags(Resource):
 
 
 class OneTag(Resource):
+    says = {
+        "GET": Says(headers=("ETag",)),
+        "PATCH": Says(
+            errors=("already_exists", "invalid_definition", "kind_change"), headers=("ETag",)
+        ),
+    }
     conditional = frozenset({"PATCH", "DELETE"})
     body_limit = limits.DEFINITION
     serializer_class = TagDetail
     queryset = Tag.objects.all()
 
     def get(self, request: Request, name: str) -> Response:
+        """Get a tag
+
+        With the warnings about what its definition says."""
         return answer(tag_named(name))
 
     @extend_schema(request=TagFields, examples=[EXAMPLE])
     def patch(self, request: Request, name: str) -> Response:
-        """A new definition is `pending_definition` until it is evaluated everywhere. 409
-        `kind_change` where it would make a tag of the other kind, and `kind` does not say so."""
+        """Change a tag
+
+        A new definition is `pending_definition` until it is evaluated everywhere. To make a tag of
+        the other kind, `kind` has to say so."""
         changes = self.given(TagFields, is_partial=True)
         by, expected = cast(User, request.user), _expected(request)
         if changes:
@@ -292,6 +413,7 @@ class OneTag(Resource):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, name: str) -> Response:
+        """Delete a tag"""
         tags.delete(name, _expected(request))
         return Response(status=204)
 
@@ -302,57 +424,92 @@ def _expected(request: Request) -> Callable[[Tag], None]:
 
 
 class NodesOfTag(Resource):
-    """The nodes of the published definition. 304 while the membership has not changed."""
-
+    says = {"GET": Says(headers=("ETag",))}
     has_pages = True
+    max_limit = MAX_NODES
+    filters = node_filters.FILTERS
+    renderer_classes = (JSONRenderer, NDJSONRenderer)
     serializer_class = Member
     queryset = Node.objects.all()
 
-    @extend_schema(responses=Member(many=True))
-    def get(self, request: Request, name: str) -> HttpResponse:
+    @extend_schema(
+        operation_id="tags_nodes_list",
+        responses={(200, "application/json"): Member(many=True), (200, NDJSON): OpenApiTypes.STR},
+    )
+    def get(self, request: Request, name: str) -> HttpResponseBase:
+        """List the nodes of a tag
+
+        Those of the published definition, or assigned by hand. 304 while the membership has not
+        changed. `Accept: application/x-ndjson` asks for all of them in one answer, a line each,
+        without pages."""
         tag = tag_named(name)
+        found = node_filters.chosen(self.asked, tags=(tag.id,))
+        if request.accepted_renderer.media_type == NDJSON:
+            filters = (each.name for each in self.filters)
+            refuse_unknown(request.query_params, filters, "parameter")
+            return StreamingHttpResponse(_lines(found), content_type=NDJSON)
         return with_etag(
             request,
             members.etag(tag),
             lambda: self.keyed_page(
-                lambda after, limit: places.matching(places.Filters(tags=(tag.id,)), after, limit),
+                lambda after, limit: places.matching(found, after, limit),
                 lambda rows: [member(row) for row in rows],
+                lambda: places.count(found),
             ),
         )
 
 
+def _lines(wanted: places.Filters) -> Iterator[bytes]:
+    """All of these nodes as of one moment, a line each, in blocks."""
+    after = places.BEFORE_ALL
+    with sql.snapshot():
+        while rows := places.matching(wanted, after, MAX_NODES):
+            yield b"".join(dumps(member(row)) + b"\n" for row in rows)
+            after = rows[-1].key
+
+
 class RebuildTag(Resource):
+    says = {"POST": rebuild_resources.BEGUN}
     serializer_class = rebuild_resources.RebuildOut
     queryset = Tag.objects.all()
 
-    @extend_schema(request=None, responses={202: rebuild_resources.RebuildOut})
+    @extend_schema(
+        operation_id="tags_rebuild", request=None, responses={202: rebuild_resources.RebuildOut}
+    )
     def post(self, request: Request, name: str) -> Response:
-        """Evaluates it everywhere again; until then the old set stands."""
+        """Rebuild a tag
+
+        Evaluates it everywhere again; until then the old set stands."""
         made = rebuilds.request([name], cast(User, request.user), "forced")
         return rebuild_resources.accepted(request, made)
 
 
 class PublishTag(Resource):
+    says = {"POST": Says(errors=("nothing_pending", "not_complete"), headers=("ETag",))}
     body_limit = limits.LIST
     serializer_class = TagDetail
     queryset = Tag.objects.all()
 
     @extend_schema(operation_id="tags_publish", request=PublishIn)
     def post(self, request: Request, name: str) -> Response:
-        """Publishes the pending definition although it is not evaluated in these clusters: their
-        nodes lose the tag until it is. 409 `not_complete` while another cluster is not done,
-        `nothing_pending` where no definition waits."""
+        """Publish a tag without some clusters
+
+        Publishes the pending definition although it is not evaluated in these clusters: their nodes
+        lose the tag until it is."""
         partial.publish(name, self.given(PublishIn)["without"])
         return answer(tag_named(name))
 
 
 class AssignTag(Resource):
+    says = {"POST": Says(errors=("automatic_tag",))}
     body_limit = limits.LIST
     serializer_class = Assigned
     queryset = Tag.objects.all()
 
-    @extend_schema(request=Assignment, responses=Assigned)
+    @extend_schema(operation_id="tags_assign", request=Assignment, responses=Assigned)
     def post(self, request: Request, name: str) -> Response:
-        """409 `automatic_tag` when it has a definition. Unknown nodes are named, not an error."""
+        """Assign nodes to a manual tag
+
+        Unknown nodes are named in the answer, and no error."""
         given = self.given(Assignment)
         return Response(assignments.assign(name, given.get("add", []), given.get("remove", [])))

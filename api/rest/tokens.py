@@ -1,12 +1,13 @@
-"""/api/v1/auth/token, /api/v1/user-tokens/ and /api/v1/worker-tokens/"""
+"""/api/v1/auth/, /api/v1/user-tokens/ and /api/v1/worker-tokens/"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from django.contrib.auth import authenticate
+from django.contrib.auth.models import User
 from django.contrib.auth.validators import UnicodeUsernameValidator
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -17,16 +18,20 @@ from rest_framework.response import Response
 from api import limits, tokens
 from api.login import LoginThrottle
 from api.models import UserToken
+from api.openapi import Says
 from api.permissions import role_of
-from api.problems import Unauthorized
+from api.problems import Forbidden, Unauthorized
+from api.rest import filters
 from api.rest.base import Name, Resource, Strict, one
 from api.rest.clusters import cluster_named
 from api.roles import GROUPS, Role
 from tagmill.errors import Invalid
+from tagmill.fleet import clusters
 from tagmill.work import workers
 from tagmill.work.models import WorkerToken
 
 ADMIN = {"GET": Role.ADMIN, "POST": Role.ADMIN, "DELETE": Role.ADMIN}
+EVERYBODY = {"GET": Role.NONE, "POST": Role.NONE, "DELETE": Role.NONE}
 MAX_CLUSTERS = 1000
 
 
@@ -48,8 +53,11 @@ class WhoAmI(serializers.Serializer[Any]):
 
 
 class Token(Resource):
-    """POST a name and a password for a token; GET says whose it is; DELETE revokes it."""
-
+    keeps_answers = False
+    says = {
+        "POST": Says(errors=("unauthorized",), headers=("RateLimit", "RateLimit-Policy")),
+        "DELETE": Says(errors=("invalid",)),
+    }
     serializer_class = WhoAmI
     roles = {"GET": Role.NONE, "DELETE": Role.NONE}
 
@@ -66,10 +74,14 @@ class Token(Resource):
 
     @extend_schema(operation_id="auth_whoami")
     def get(self, request: Request) -> Response:
+        """Say who asks, and with which role"""
         return Response({"user": request.user.get_username(), "role": role_of(request.user).label})
 
     @extend_schema(request=Credentials, responses={201: Issued}, auth=[])
     def post(self, request: Request) -> Response:
+        """Log in
+
+        A token for a name and a password."""
         user = authenticate(**self.given(Credentials))
         if user is None:
             raise Unauthorized("the name or the password is wrong", "Token")
@@ -77,19 +89,21 @@ class Token(Resource):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request) -> Response:
+        """Revoke the token that asks"""
         if not isinstance(request.auth, UserToken):
             raise Invalid("send the token to revoke as Authorization: Token <token>")
         request.auth.delete()
         return Response(status=204)
 
 
-class UserTokenIn(Strict):
-    user = serializers.CharField(max_length=150, validators=[UnicodeUsernameValidator()])
+class OwnTokenIn(Strict):
+    name = serializers.CharField(
+        max_length=64, required=False, allow_blank=True, help_text="What it is for."
+    )
     role = serializers.ChoiceField(
         list(GROUPS),
         required=False,
-        help_text="What the token may do: at most what the user may, which is the default. A user "
-        "who is missing is made with this role.",
+        help_text="What the token may do: at most what the user may, which is the default.",
     )
     days = serializers.FloatField(
         required=False,
@@ -99,8 +113,17 @@ class UserTokenIn(Strict):
     )
 
 
+class UserTokenIn(OwnTokenIn):
+    user = serializers.CharField(
+        max_length=150,
+        validators=[UnicodeUsernameValidator()],
+        help_text="A user who is missing is made, with the role.",
+    )
+
+
 class UserTokenOut(serializers.Serializer[Any]):
     key = serializers.CharField(help_text="The token's first characters.")
+    name = serializers.CharField(help_text="What it is for; may be empty.")
     user = serializers.CharField(source="user.username")
     role = serializers.CharField(help_text="What it was issued with; the user's may be less now.")
     is_login = serializers.BooleanField(help_text="Made by a name and a password.")
@@ -109,21 +132,91 @@ class UserTokenOut(serializers.Serializer[Any]):
     last_used_at = serializers.DateTimeField(allow_null=True, help_text="To the minute.")
 
 
+def _has_expired(wanted: bool) -> Q:
+    ended = Q(expires_at__lte=Now())
+    return ended if wanted else Q(expires_at=None) | ~ended
+
+
+FIELDS = ("key", "name", "role", "is_login", "created_at", "expires_at", "last_used_at")
+CREATED = {"created_at": "id", "-created_at": "-id"}
+OF_USERS = (
+    filters.text("user", "user__username", "Whose it is."),
+    filters.flag("is_login", "is_login", "Whether a name and a password made it."),
+    filters.flag("expired", _has_expired, "Whether its time is over."),
+)
+
+
 class UserTokens(Resource):
+    keeps_answers = False
+    says = {"POST": Says(errors=("too_many_tokens",))}
     roles = ADMIN
     has_pages = True
+    filters = OF_USERS
+    orders = CREATED
     serializer_class = UserTokenOut
     queryset = UserToken.objects.all()
 
     @extend_schema(operation_id="user_tokens_list", responses=UserTokenOut(many=True))
     def get(self, request: Request) -> Response:
-        found = UserToken.objects.select_related("user")
-        return self.page(found, lambda rows: UserTokenOut(rows, many=True).data)
+        """List the tokens of users"""
+        return self.page(UserToken.objects.values("id", "user__username", *FIELDS), _bodies)
 
     @extend_schema(request=UserTokenIn, responses={201: Issued})
     def post(self, request: Request) -> Response:
+        """Issue a token of a user
+
+        A user who is missing is made, with the role that is asked for and without a password."""
         given = self.given(UserTokenIn)
-        return _issued(*tokens.create(given["user"], given.get("role"), given.get("days")))
+        wanted = (given.get("role"), given.get("days"), given.get("name", ""))
+        return _issued(*tokens.create(given["user"], *wanted))
+
+
+def _bodies(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"user": row["user__username"], **{name: row[name] for name in FIELDS}} for row in rows]
+
+
+class OwnTokens(Resource):
+    keeps_answers = False
+    says = {"POST": Says(errors=("too_many_tokens",))}
+    roles = EVERYBODY
+    has_pages = True
+    filters = OF_USERS[1:]
+    orders = CREATED
+    serializer_class = UserTokenOut
+    queryset = UserToken.objects.all()
+
+    @extend_schema(operation_id="own_tokens_list", responses=UserTokenOut(many=True))
+    def get(self, request: Request) -> Response:
+        """List your own tokens"""
+        mine = UserToken.objects.filter(user=request.user.pk)
+        return self.page(mine.values("id", "user__username", *FIELDS), _bodies)
+
+    @extend_schema(operation_id="own_tokens_create", request=OwnTokenIn, responses={201: Issued})
+    def post(self, request: Request) -> Response:
+        """Issue a token to yourself
+
+        It takes a browser's session, or a token got by a password: a token that was given to a
+        program cannot make another that outlives it."""
+        if isinstance(request.auth, UserToken) and not request.auth.is_login:
+            raise Forbidden(
+                "this token cannot make tokens: log in with your password (POST auth/token)"
+            )
+        given = self.given(OwnTokenIn)
+        wanted = (given.get("role"), given.get("days"), given.get("name", ""))
+        return _issued(*tokens.create_own(cast(User, request.user), *wanted))
+
+
+class OneOwnToken(Resource):
+    roles = EVERYBODY
+    serializer_class = UserTokenOut
+    queryset = UserToken.objects.all()
+
+    @extend_schema(operation_id="own_tokens_destroy", responses={204: None})
+    def delete(self, request: Request, key: str) -> Response:
+        """Revoke a token of yours"""
+        mine = UserToken.objects.filter(user=request.user.pk)
+        one(mine, "token of yours", key=key).delete()
+        return Response(status=204)
 
 
 class OneUserToken(Resource):
@@ -133,11 +226,24 @@ class OneUserToken(Resource):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, key: str) -> Response:
+        """Revoke a token of a user"""
         one(UserToken.objects.all(), "user token", key=key).delete()
         return Response(status=204)
 
 
 class WorkerTokenIn(Strict):
+    constraints = {
+        "oneOf": [
+            {
+                "required": ["clusters"],
+                "properties": {"clusters": {"minItems": 1}, "all_clusters": {"const": False}},
+            },
+            {
+                "required": ["all_clusters"],
+                "properties": {"clusters": {"maxItems": 0}, "all_clusters": {"const": True}},
+            },
+        ]
+    }
     name = Name()
     clusters = serializers.ListField(
         child=serializers.CharField(max_length=256),
@@ -156,40 +262,80 @@ class WorkerTokenIn(Strict):
 class WorkerTokenOut(serializers.Serializer[Any]):
     lookup = serializers.CharField(help_text="The token's part between the underscores.")
     name = serializers.CharField()
-    clusters = serializers.ListField(child=serializers.CharField(), source="clusters.all")
+    clusters = serializers.ListField(child=serializers.CharField())
     all_clusters = serializers.BooleanField()
     created_at = serializers.DateTimeField()
     revoked_at = serializers.DateTimeField(allow_null=True)
 
 
 class IssuedWorkerToken(WorkerTokenOut):
-    token = serializers.CharField(help_text="Shown this once.", source="plaintext")
+    token = serializers.CharField(help_text="Shown this once.")
 
 
 def worker_tokens() -> QuerySet[WorkerToken]:
     return WorkerToken.objects.prefetch_related("clusters")
 
 
+def _names_cluster(key: str) -> Q:
+    named = WorkerToken.clusters.through.objects.filter(cluster=cluster_named(key).id)
+    return Q(all_clusters=True) | Q(id__in=named.values("workertoken"))
+
+
+OF_WORKERS = (
+    filters.text("prefix", "name__istartswith", "What the name begins with, in any case."),
+    filters.text("cluster", _names_cluster, "A cluster that it opens, by name or uuid."),
+    filters.flag(
+        "revoked", lambda wanted: Q(revoked_at__isnull=not wanted), "Whether it was revoked."
+    ),
+)
+
+
+READ = Says(
+    errors=("not_found",),
+    links={
+        "read": ("worker_tokens_retrieve", {"lookup": "$response.body#/lookup"}),
+        "revoke": ("worker_tokens_destroy", {"lookup": "$response.body#/lookup"}),
+    },
+)
+
+
 class WorkerTokens(Resource):
+    keeps_answers = False
+    says = {"POST": READ}
     roles = ADMIN
     body_limit = limits.LIST
     has_pages = True
+    filters = OF_WORKERS
+    orders = CREATED
     serializer_class = WorkerTokenOut
     queryset = WorkerToken.objects.all()
 
     @extend_schema(operation_id="worker_tokens_list", responses=WorkerTokenOut(many=True))
     def get(self, request: Request) -> Response:
-        return self.page(worker_tokens(), lambda rows: WorkerTokenOut(rows, many=True).data)
+        """List the tokens of workers"""
+        return self.page(worker_tokens(), lambda rows: [_body(row) for row in rows])
 
     @extend_schema(request=WorkerTokenIn, responses={201: IssuedWorkerToken})
     def post(self, request: Request) -> Response:
+        """Issue a token of a worker
+
+        For some clusters, or for all."""
         given = self.given(WorkerTokenIn)
-        chosen = [cluster_named(key) for key in given.get("clusters", [])]
+        chosen = clusters.all_named(given.get("clusters", []))
         made, token = workers.issue_token(given["name"], "all" if given["all_clusters"] else chosen)
-        issued: Any = worker_tokens().get(pk=made.pk)
-        issued.plaintext = token
-        answer = IssuedWorkerToken(issued).data
+        answer = {**_body(worker_tokens().get(pk=made.pk)), "token": token}
         return Response(answer, 201, headers={"Cache-Control": "no-store"})
+
+
+def _body(token: WorkerToken) -> dict[str, Any]:
+    return {
+        "lookup": token.lookup,
+        "name": token.name,
+        "clusters": [cluster.name for cluster in token.clusters.all()],
+        "all_clusters": token.all_clusters,
+        "created_at": token.created_at,
+        "revoked_at": token.revoked_at,
+    }
 
 
 class OneWorkerToken(Resource):
@@ -198,11 +344,14 @@ class OneWorkerToken(Resource):
     queryset = WorkerToken.objects.all()
 
     def get(self, request: Request, lookup: str) -> Response:
-        return Response(WorkerTokenOut(one(worker_tokens(), "worker token", lookup=lookup)).data)
+        """Get a token of a worker"""
+        return Response(_body(one(worker_tokens(), "worker token", lookup=lookup)))
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, lookup: str) -> Response:
-        """Revokes it: workers that use it stop at their next request."""
+        """Revoke a token of a worker
+
+        Workers that use it stop at their next request."""
         found = one(worker_tokens(), "worker token", lookup=lookup)
         WorkerToken.objects.filter(pk=found.pk, revoked_at=None).update(revoked_at=Now())
         return Response(status=204)

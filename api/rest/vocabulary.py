@@ -10,6 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from api import pagination
+from api.openapi import Says
 from api.rest.base import Resource
 from tagmill.errors import Invalid
 from tagmill.fleet import vocabularies
@@ -57,6 +58,7 @@ EXAMPLE = OpenApiExample(
 
 
 class Words(Resource):
+    says = {"GET": Says(errors=("invalid",))}
     parameters = frozenset({"prefix", "under", "limit"})
     serializer_class = WordsOut
     queryset = Vocabulary.objects.all()
@@ -78,7 +80,9 @@ class Words(Resource):
         examples=[EXAMPLE],
     )
     def get(self, request: Request) -> Response:
-        """The names of elements and attributes, and the values, that the fleet's documents have."""
+        """List the words of the fleet's documents
+
+        The names of elements and attributes, and the values, the most frequent first."""
         asked = {name: request.query_params.get(name, "") for name in ("under", "prefix")}
         for name, text in asked.items():
             if len(text) > MAX_TEXT:

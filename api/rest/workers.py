@@ -7,28 +7,34 @@ What workers ask for all the time is native: `lease` (api/server/lease.py), `com
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, TypeVar, cast
 
+from django.db.models import Q
 from django.http import HttpResponse
 from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
+from msgspec import UNSET
+from msgspec.structs import replace
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from api import limits
 from api.authentication import WorkerTokenAuthentication
-from api.openapi import reference
+from api.openapi import Says, reference
 from api.parsers import MessageParser
 from api.permissions import IsWorker
 from api.protocol import check_leases, message, registered
+from api.rest import filters
 from api.rest.base import Resource
+from api.rest.clusters import cluster_named
 from api.roles import Role
 from tagmill.config import load
 from tagmill.errors import Invalid
 from tagmill.fleet.models import Cluster
-from tagmill.work import leases, workers
+from tagmill.work import leases, membership, workers
 from tagmill.work.models import Worker, WorkerToken
 from tagmill_wire import messages
 
@@ -65,31 +71,66 @@ class WorkerOut(serializers.Serializer[Any]):
     leases = LeaseOut(many=True)
 
 
+def _is_alive(wanted: bool) -> Q:
+    since = timezone.now() - timedelta(seconds=load().lease_seconds)
+    return Q(last_heartbeat__gt=since) if wanted else Q(last_heartbeat__lte=since)
+
+
+def _answers_for(key: str) -> Q:
+    named = WorkerToken.clusters.through.objects.filter(cluster=cluster_named(key).id)
+    return Q(token__all_clusters=True) | Q(token__in=named.values("workertoken"))
+
+
+FILTERS = (
+    filters.flag("alive", _is_alive, "Whether it was heard of within TAGMILL_LEASE_SECONDS."),
+    filters.text("cluster", _answers_for, "A cluster that it may answer for, by name or uuid."),
+    filters.text("prefix", "name__istartswith", "What the name begins with, in any case."),
+)
+
+
 class Workers(Resource):
     roles = {"GET": Role.OPERATOR}
     has_pages = True
+    filters = FILTERS
+    orders = {"registered_at": "id", "-registered_at": "-id"}
     serializer_class = WorkerOut
     queryset = Worker.objects.all()
 
     @extend_schema(operation_id="workers_list", responses=WorkerOut(many=True))
     def get(self, request: Request) -> Response:
+        """List the workers
+
+        With what each of them holds."""
         found = Worker.objects.select_related("token").prefetch_related("leases", "token__clusters")
-        return self.page(
-            found, lambda rows: WorkerOut([*map(_with_clusters, rows)], many=True).data
-        )
+        return self.page(found, lambda rows: [_body(row) for row in rows])
 
 
-def _with_clusters(worker: Any) -> Any:
-    found = workers.clusters_of(worker.token)
-    worker.clusters = None if found is None else [cluster.name for cluster in found]
+OWN = ("uuid", "name", "evaluator", "version", "host", "pid", "registered_at", "last_heartbeat")
+OF_LEASE = ("uuid", "rev", "leased_at", "deadline")
+
+
+def _body(worker: Worker) -> dict[str, Any]:
+    named = workers.clusters_of(worker.token)
     silence = timezone.now() - worker.last_heartbeat
-    worker.alive = silence.total_seconds() < load().lease_seconds
-    return worker
+    return {
+        **{name: getattr(worker, name) for name in OWN},
+        "token": worker.token.name,
+        "clusters": None if named is None else [cluster.name for cluster in named],
+        "alive": silence.total_seconds() < load().lease_seconds,
+        "leases": [
+            {
+                "partition": lease.partition_id,
+                **{name: getattr(lease, name) for name in OF_LEASE},
+            }
+            for lease in worker.leases.all()
+        ],
+    }
 
 
 class WorkerCall(Resource):
     """One message of the protocol. `request.auth` is the WorkerToken."""
 
+    keeps_answers = False
     authentication_classes = [WorkerTokenAuthentication]
     permission_classes = [IsWorker]
     parser_classes = [MessageParser]
@@ -125,7 +166,6 @@ def _documented(
         operation_id=f"workers_{operation}",
         request={"application/json": reference(asked)},
         responses={(status, "application/json"): said},
-        description=f"See docs/protocol.md, `{operation}`.",
         tags=["worker protocol"],
     )
 
@@ -133,6 +173,9 @@ def _documented(
 class RegisterWorker(WorkerCall):
     @_documented("register", messages.Register, messages.Registered, 201)
     def post(self, request: Request) -> HttpResponse:
+        """Register a worker
+
+        See docs/protocol.md, `register`."""
         said = self.message(messages.Register)
         worker = workers.register(self.token, said)
         named = workers.clusters_of(self.token)
@@ -153,21 +196,44 @@ class RegisterWorker(WorkerCall):
 
 
 class Heartbeat(WorkerCall):
+    says = {"POST": Says(errors=("worker_gone", "incarnation_changed"))}
     body_limit = limits.LIST
 
     @_documented("heartbeat", messages.Heartbeat, messages.HeartbeatAnswer)
     def post(self, request: Request) -> HttpResponse:
+        """Say that a worker lives
+
+        See docs/protocol.md, `heartbeat`."""
         asked = self.message(messages.Heartbeat)
         check_leases(asked.leases)
         lost = leases.heartbeat(self.worker(asked.worker), asked.leases)
-        return wire_answer(messages.HeartbeatAnswer(lost=[str(uuid) for uuid in lost]))
+        answer = messages.HeartbeatAnswer(lost=[str(uuid) for uuid in lost])
+        if asked.epoch is not UNSET and (now := membership.epoch()) != asked.epoch:
+            answer = replace(answer, epoch=now)
+        return wire_answer(answer)
+
+
+class ShareOfWorker(WorkerCall):
+    says = {"POST": Says(errors=("worker_gone", "incarnation_changed"))}
+
+    @_documented("share", messages.ShareRequest, messages.Share)
+    def post(self, request: Request) -> HttpResponse:
+        """Ask which partitions to hold
+
+        See docs/protocol.md, `share`."""
+        asked = self.message(messages.ShareRequest)
+        return wire_answer(membership.share(self.worker(asked.worker), asked))
 
 
 class GiveUp(WorkerCall):
+    says = {"POST": Says(errors=("worker_gone", "incarnation_changed"))}
     body_limit = limits.LIST
 
     @_documented("fail", messages.GiveUp, None)
     def post(self, request: Request) -> HttpResponse:
+        """Give leases back
+
+        See docs/protocol.md, `fail`."""
         asked = self.message(messages.GiveUp)
         if not 0 <= asked.delay <= MAX_DELAY:
             raise Invalid(f"must be 0 to {MAX_DELAY} seconds", field="delay")

@@ -1,8 +1,8 @@
 """Parked long-polls, and who is woken when there is work.
 
 A poll is first tried at once; when there is nothing for it, it waits here and holds no thread. A
-notification wakes a few polls that may take the work, those that hold the partitions first. Each
-poll that got something wakes the next one; one that got nothing ends the chain. So a thousand
+notification wakes a few polls that may take the work, owners and holders of the partitions first.
+Each poll that got something wakes the next one; one that got nothing ends the chain. So a thousand
 waiting workers cost a few attempts a notification, not a thousand.
 
 Everything here runs on the reactor thread; only `take` and `give_back` leave it.
@@ -48,12 +48,13 @@ class Poll:
 class Taken:
     """What an attempt found. `clusters`: what the token may take, None for every cluster.
     `leased`: the clusters of the leases in `answer`. `holds`: the partitions that the worker
-    named as held."""
+    named as held; `owns`: those that it is preferred for."""
 
     answer: LeaseAnswer
     clusters: frozenset[int] | None
     leased: frozenset[int] = frozenset()
     holds: frozenset[int] = frozenset()
+    owns: frozenset[int] = frozenset()
 
 
 @dataclass(eq=False)
@@ -62,7 +63,8 @@ class _Waiter:
     done: Deferred[LeaseAnswer] = field(default_factory=Deferred)
     clusters: frozenset[int] | None = None
     holds: frozenset[int] = frozenset()
-    """Like `clusters`, this is known after the first attempt: nobody is parked before."""
+    owns: frozenset[int] = frozenset()
+    """Like `clusters`, these are known after the first attempt: nobody is parked before."""
     is_busy: bool = False
     try_again: bool = False
     """Work arrived while an attempt ran, which may have looked too early to see it."""
@@ -70,6 +72,10 @@ class _Waiter:
 
     def may_take(self, clusters: frozenset[int] | None) -> bool:
         return clusters is None or self.clusters is None or not self.clusters.isdisjoint(clusters)
+
+    def rank(self, partitions: frozenset[int]) -> tuple[bool, bool]:
+        """The lower, the rather it takes them: who owns one comes first, then who holds one."""
+        return self.owns.isdisjoint(partitions), self.holds.isdisjoint(partitions)
 
 
 class Broker:
@@ -150,7 +156,7 @@ class Broker:
         parked = [waiter for waiter in able if not waiter.is_busy]
         if partitions:
             # Stable: among equals, who waits longest comes first.
-            parked.sort(key=lambda waiter: waiter.holds.isdisjoint(partitions))
+            parked.sort(key=lambda waiter: waiter.rank(partitions))
         chosen = parked[:most]
         for waiter in islice((item for item in able if item.is_busy), most - len(chosen)):
             waiter.try_again = True
@@ -165,7 +171,7 @@ class Broker:
 
     def _taken(self, taken: Taken, waiter: _Waiter, last: bool) -> None:
         waiter.is_busy = False
-        waiter.clusters, waiter.holds = taken.clusters, taken.holds
+        waiter.clusters, waiter.holds, waiter.owns = taken.clusters, taken.holds, taken.owns
         if taken.answer.leases:
             if waiter.is_over:
                 self._return(waiter, taken.answer)

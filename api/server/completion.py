@@ -14,10 +14,9 @@ from api.protocol import called, check_leases
 from api.server.broker import Broker
 from api.server.http import Request
 from api.server.lease import check, give_up, granted_to
-from api.server.native import Native, body_of, credentials, respond
+from api.server.native import Native, credentials, json_of, respond
 from api.server.operations import WORKERS, Answer, Content, Operation
 from api.server.threads import Threads
-from api.strict import refuse_type
 from tagmill.flows import completions
 from tagmill.work import leases
 from tagmill.work.leases import Granted
@@ -31,6 +30,8 @@ OPERATION = Operation(
     path="/api/v1/workers/complete",
     tag="worker protocol",
     schemes=WORKERS,
+    summary="Hand results in",
+    errors=("invalid", "malformed_body", "worker_gone", "incarnation_changed"),
     description="See docs/protocol.md, `complete`.",
     request=Content.of(Completion),
     answers={200: Answer("What came of each result.", Content.of(CompletionAnswer))},
@@ -54,9 +55,8 @@ class CompletionResource(Native):
         self._broker = broker
 
     async def answer(self, request: Request) -> None:
-        if (kind := request.getHeader("content-type")) is not None:
-            refuse_type(kind, "application/json")
-        completed = await self._take(credentials(request, TOKEN_SCHEME), body_of(request))
+        body = json_of(request)
+        completed = await self._take(credentials(request, TOKEN_SCHEME), body)
         respond(request, completed.dumped)
 
     def _take(self, token: str, body: bytes) -> Deferred[Completed]:

@@ -8,15 +8,19 @@ from typing import Any
 
 import msgspec
 
+from api import codes
 from api.server import (
     batches,
     completion,
     documents,
     events,
     expression_sets,
+    feed,
     health,
+    images,
     imports,
     lease,
+    session,
 )
 from tagmill_wire import messages
 
@@ -25,9 +29,13 @@ OPERATIONS = (
     completion.OPERATION,
     batches.OPERATION,
     expression_sets.OPERATION,
+    images.GET,
+    images.PUT,
     imports.OPERATION,
     documents.OPERATION,
     events.REBUILDS.operation,
+    feed.OPERATION,
+    session.OPERATION,
     events.PREVIEWS.operation,
     health.ALIVE,
     health.READY,
@@ -53,6 +61,13 @@ def add_native(result: dict[str, Any], **_: Any) -> dict[str, Any]:
         if operation.method in methods:
             raise ValueError(f"{operation.method} {operation.path} is described twice")
         methods[operation.method] = operation.described()
+    answers = [
+        answer
+        for methods in paths.values()
+        for described in methods.values()
+        for answer in described["responses"].values()
+    ]
+    schemas.update(codes.schemas(answers))
     result["paths"] = dict(sorted(paths.items()))
     result["components"]["schemas"] = dict(sorted(schemas.items()))
     return result

@@ -6,10 +6,8 @@ else at this address is Django's to answer.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, unquote
 
@@ -17,13 +15,23 @@ from api import etags
 from api.encoding import dumps
 from api.etags import Condition
 from api.handlers import NO_SUCH_PAGE
+from api.limits import DOCUMENT
+from api.packing import GZIP, unpacked
 from api.rest.documents import LSHW
 from api.rest.nodes import SETTLED, settled
 from api.server import users
 from api.server.grouping import Bounds, Grouping
 from api.server.http import Request, route_of
 from api.server.native import Native, body_of, refuse_strange, respond
-from api.server.operations import BROWSERS, CONDITIONS, Answer, Content, Operation, Parameter
+from api.server.operations import (
+    BINARY,
+    BROWSERS,
+    CONDITIONS,
+    Answer,
+    Content,
+    Operation,
+    Parameter,
+)
 from api.server.threads import Threads
 from api.strict import refuse_type
 from tagmill.audit.acting import Actor, acting
@@ -31,7 +39,9 @@ from tagmill.config import MIB
 from tagmill.errors import NotFound, TagmillError
 from tagmill.flows.ingest import Upload, Verdict, store_requests
 
-XML = ("application/xml", "text/xml")
+# Some clients that are generated know no other type for a body that is sent as it is.
+BYTES = "application/octet-stream"
+XML = ("application/xml", "text/xml", BYTES)
 # What goes together is one transaction: its locks last well under a second. What waits is less than
 # what so many threads would hold.
 BOUNDS = Bounds(
@@ -62,12 +72,14 @@ OPERATION = Operation(
     path="/api/v1/nodes/{system_id}/document",
     tag="nodes",
     schemes=BROWSERS,
+    summary="Upload a node's document",
+    errors=("invalid", "invalid_document", "csrf_failed", "busy"),
     description="The XML that one probe printed, stored as it is but for its XML declaration.",
     parameters=(
         Parameter("probe", "lshw, lldp, ...", {"type": "string", "default": LSHW}),
         *CONDITIONS,
     ),
-    request=Content(XML[0], {"type": "string"}, "<list>...</list>", XML[1:]),
+    request=Content(XML[0], BINARY, "<list>...</list>", XML[1:]),
     answers={
         200: Answer(
             "What came of it.",
@@ -93,6 +105,7 @@ class Put:
     condition: Condition
     content_type: str | None
     body: bytes
+    coding: str | None
     request_id: str
 
 
@@ -137,20 +150,17 @@ class DocumentResource(Native):
         return Put(
             credentials=credentials,
             form=None if credentials[0] else users.form_of(request),
-            refuse=lambda: refuse_strange(request, PARAMETERS, understands_conditions=True),
+            refuse=lambda: refuse_strange(
+                request, PARAMETERS, understands_conditions=True, codings=(GZIP,)
+            ),
             system_id=self._system_id,
             probe=query.get("probe", [LSHW])[-1],
-            condition=etags.condition(partial(_header, request)),
+            condition=etags.condition(request.joined),
             content_type=request.getHeader("content-type"),
             body=body_of(request),
-            request_id=uuid.uuid4().hex,
+            coding=request.getHeader("content-encoding"),
+            request_id=request.request_id,
         )
-
-
-def _header(request: Request, name: str) -> str | None:
-    """Sent in several lines, it is one list."""
-    lines = request.requestHeaders.getRawHeaders(name.encode(), [])
-    return b",".join(lines).decode("latin-1") if lines else None
 
 
 def put_all(asked: Sequence[Put]) -> list[Verdict | BaseException]:
@@ -183,8 +193,9 @@ def _upload(asked: Put, user: Any) -> Upload:
     # Without a body, what is wrong is that the document is empty.
     if asked.body:
         refuse_type(asked.content_type, *XML)
+    xml = unpacked(asked.body, asked.coding, DOCUMENT)
     check = asked.condition.of_document(asked.probe)
-    return Upload(asked.system_id, probes={asked.probe: asked.body}, expects=check)
+    return Upload(asked.system_id, probes={asked.probe: xml}, expects=check)
 
 
 def _actor(asked: Sequence[Put], known: Mapping[users.Shown, Any]) -> Actor:

@@ -56,6 +56,7 @@ class Kind:
             path=f"/api/v1/{self.name}s/{{uuid}}/events",
             tag=f"{self.name}s",
             schemes=BROWSERS,
+            summary=f"Watch a {self.name}",
             description=f"The progress of the {self.name}, as server-sent events: one `progress` "
             "at once and after each change, then one `end` of the same form, and the stream "
             f"closes. It closes without an `end` after {MAX_STREAM_SECONDS:.0f} seconds: ask again."

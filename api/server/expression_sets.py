@@ -2,44 +2,37 @@
 
 from __future__ import annotations
 
-import functools
+from functools import partial
 
-import zstandard
-
+from api.cache import Asked, Bodies, Entry, Name
+from api.cache.controls import State, state
+from api.cache.keyspaces import EXPRESSION_SETS
 from api.protocol import authenticated
-from api.server.batches import ZSTD_LEVEL, accepts_zstd
+from api.server import versioned
 from api.server.http import Request
-from api.server.native import Native, credentials, respond
-from api.server.operations import WORKERS, Answer, Content, Operation, Parameter
+from api.server.native import Native, credentials
+from api.server.operations import WORKERS, Answer, Content, Operation
 from api.server.threads import Threads
 from tagmill.matches import expression_sets
 from tagmill_wire.messages import TOKEN_SCHEME, ExpressionSet, dump
 
-# Answers that are kept as they go over the wire: every worker asks for the same.
-MAX_KEPT = 8
-
-CACHED = {
-    "ETag": "Of this version; `If-None-Match` takes it.",
-    "Vary": "`Accept-Encoding, Authorization`",
-    "Cache-Control": "`private, max-age=31536000, immutable`",
-}
+CACHED = versioned.described("Of this version", versioned.IMMUTABLE)
 OPERATION = Operation(
     name="expression_sets",
     method="get",
     path="/api/v1/expression-sets/{version}",
     tag="worker protocol",
     schemes=WORKERS,
+    summary="Read an expression set",
+    errors=("unknown_expression_set",),
     description="The definitions of an expression set, which never change: see docs/protocol.md. "
     "404 with `unknown_expression_set` where it was superseded a while ago.",
-    parameters=(
-        Parameter("Accept-Encoding", "`zstd` packs the answer.", place="header"),
-        Parameter("If-None-Match", "304 where this is the `ETag`.", place="header"),
-    ),
+    parameters=versioned.PARAMETERS,
     answers={
         200: Answer(
             "The definitions, packed where zstd is accepted.",
             Content.of(ExpressionSet),
-            {"Content-Encoding": "`zstd`, where it is packed.", **CACHED},
+            {**versioned.PACKED, **CACHED},
         ),
         304: Answer("The client has it.", headers=CACHED),
     },
@@ -47,36 +40,31 @@ OPERATION = Operation(
 
 
 class ExpressionSetResource(Native):
-    def __init__(self, threads: Threads, version: bytes) -> None:
+    def __init__(self, threads: Threads, bodies: Bodies, version: bytes) -> None:
         super().__init__()
         self._threads = threads
+        self._bodies = bodies
         self._version = version.decode("ascii")
 
     async def answer(self, request: Request) -> None:
         token = credentials(request, TOKEN_SCHEME)
-        offered = request.requestHeaders.getRawHeaders(b"accept-encoding", [])
-        is_zstd = accepts_zstd(b",".join(offered).decode("latin-1"))
-        body = await self._threads.call(read, token, self._version, is_zstd)
-        etag = f'W/"{self._version}"'
-        request.setHeader("ETag", etag)
-        request.setHeader("Vary", "Accept-Encoding, Authorization")
-        request.setHeader("Cache-Control", "private, max-age=31536000, immutable")
-        if etag in (request.getHeader("if-none-match") or ""):
-            respond(request, b"", status=304)
-            return
-        if is_zstd:
-            request.setHeader("Content-Encoding", "zstd")
-        respond(request, body)
+        kept = await self._threads.call(admitted, token)
+        # A version is a digest of what it stands for.
+        name = Name(EXPRESSION_SETS.name, self._version, "", str(kept.generation))
+        coding = versioned.coding_of(request)
+        found = await self._bodies.get(
+            Asked(name, coding, is_off=kept.is_off), partial(read, self._version), self._threads
+        )
+        if not versioned.is_current(request, f'W/"{self._version}"', versioned.IMMUTABLE):
+            versioned.send(request, found, coding)
 
 
-def read(token: str, version: str, is_zstd: bool) -> bytes:
-    """The answer as it goes over the wire, in a thread. Raises Unauthorized,
-    UnknownExpressionSet."""
+def admitted(token: str) -> State:
+    """What was asked of the cache, in a thread. Raises Unauthorized."""
     authenticated(token)
-    return _body(version, is_zstd)
+    return state(EXPRESSION_SETS.name)
 
 
-@functools.lru_cache(maxsize=MAX_KEPT)
-def _body(version: str, is_zstd: bool) -> bytes:
-    body = dump(expression_sets.definitions(version))
-    return zstandard.compress(body, ZSTD_LEVEL) if is_zstd else body
+def read(version: str) -> Entry:
+    """The answer, in a thread. Raises UnknownExpressionSet."""
+    return Entry.of(dump(expression_sets.definitions(version)))

@@ -29,6 +29,7 @@ ALIVE = Operation(
     path="/healthz",
     tag="server",
     schemes=(),
+    summary="Say whether the server lives",
     description="Whether the process is alive: no database is asked.",
     answers={200: Answer("It is.", Content(JSON, {"type": "object"}, {"status": "alive"}))},
 )
@@ -38,6 +39,8 @@ READY = Operation(
     path="/readyz",
     tag="server",
     schemes=(),
+    summary="Say whether the server is ready",
+    errors=("not_migrated",),
     description="Whether the database answers and has every migration. 503 otherwise, also while "
     "the server shuts down.",
     answers={200: Answer("It does.", Content(JSON, {"type": "object"}, {"status": "ready"}))},
@@ -48,6 +51,8 @@ METRICS = Operation(
     path="/metrics",
     tag="server",
     schemes=(),
+    summary="Read the metrics",
+    errors=("unauthorized", "forbidden"),
     description="Metrics for Prometheus. `Authorization: Bearer` with the token of "
     "TAGMILL_METRICS_TOKEN; where none is set, clients on the same machine may read them.",
     answers={200: Answer("The metrics.", Content("text/plain", {"type": "string"}))},

@@ -6,12 +6,14 @@ import re
 from typing import ClassVar
 from uuid import UUID
 
+from msgspec import UNSET
+from msgspec.structs import replace
+
 from api.protocol import called, caller, check_leases
 from api.server.broker import Broker, Poll, Taken
 from api.server.http import Request
-from api.server.native import Native, body_of, credentials, respond
+from api.server.native import Native, credentials, json_of, respond
 from api.server.operations import APPLIED, PREFER, WORKERS, Answer, Content, Operation
-from api.strict import refuse_type
 from tagmill.errors import Invalid
 from tagmill.work import leases
 from tagmill.work.policy import Speed
@@ -32,6 +34,8 @@ OPERATION = Operation(
     path="/api/v1/workers/lease",
     tag="worker protocol",
     schemes=WORKERS,
+    summary="Lease partitions",
+    errors=("invalid", "malformed_body", "worker_gone", "incarnation_changed"),
     description="See docs/protocol.md, `lease`. Without work, the answer is held back for as long "
     f"as `Prefer` asks for. `max_partitions` is 1 to {MAX_PARTITIONS}; `holds` names {MAX_HOLDS} "
     "partitions at most.",
@@ -50,9 +54,8 @@ class LeaseResource(Native):
         self._most_seconds = most_seconds
 
     async def answer(self, request: Request) -> None:
-        if (kind := request.getHeader("content-type")) is not None:
-            refuse_type(kind, "application/json")
-        poll = Poll(credentials(request, TOKEN_SCHEME), body_of(request))
+        body = json_of(request)
+        poll = Poll(credentials(request, TOKEN_SCHEME), body)
         seconds = min(wait(request.getHeader("prefer")), self._most_seconds)
         answer = await self._broker.poll(poll, seconds)
         if seconds:
@@ -81,7 +84,7 @@ def take(poll: Poll) -> Taken:
     if granted.answer.leases:
         poll.dumped = dump(granted.answer)
     clusters = None if worker.cluster_ids is None else frozenset(worker.cluster_ids)
-    return Taken(granted.answer, clusters, granted.clusters, frozenset(asked.holds))
+    return Taken(granted.answer, clusters, granted.clusters, frozenset(asked.holds), granted.owns)
 
 
 def check(asked: LeaseRequest | NextLease) -> None:
@@ -97,7 +100,10 @@ def granted_to(worker: Caller, asked: LeaseRequest | NextLease) -> leases.Grante
     """What is leased now, if anything. Raises WorkerGone."""
     speed = None if asked.pace is None else Speed(asked.pace.document, asked.pace.evaluation)
     by_set = asked.sets is True
-    return leases.grant(worker, asked.max_partitions, asked.holds, speed, by_set=by_set)
+    granted = leases.grant(worker, asked.max_partitions, asked.holds, speed, by_set=by_set)
+    if asked.epoch is UNSET or asked.epoch == granted.epoch:
+        return granted
+    return granted._replace(answer=replace(granted.answer, epoch=granted.epoch))
 
 
 def give_back(poll: Poll, answer: LeaseAnswer) -> None:

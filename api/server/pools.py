@@ -12,6 +12,8 @@ HEARTBEAT_THREADS = 4
 COMPLETION_THREADS = 4
 # One stores all uploads that have arrived; where it must wait for long, the others go on.
 UPLOAD_THREADS = 4
+# The image store may be slow: nobody else waits for it.
+IMAGE_THREADS = 4
 # An import is bound by the database; a third one waits, with its client's socket unread. For all
 # processes of a server together, but one for each.
 IMPORT_THREADS = 2
@@ -28,6 +30,7 @@ def sizes(config: Config) -> dict[str, int]:
         "complete": COMPLETION_THREADS,
         "import": config.part(IMPORT_THREADS),
         "upload": UPLOAD_THREADS,
+        "image": IMAGE_THREADS,
     }
 
 

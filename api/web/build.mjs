@@ -26,10 +26,6 @@ const result = await build({
   metafile: true,
 });
 
-// A module's types are those of the packages that it is made of: TypeScript finds them beside it.
-for (const name of names) {
-  await cp(join(entries, name), join(out, name.replace(".mjs", ".d.mts")));
-}
 await cp(join(here, "node_modules", "uplot", "dist", "uPlot.min.css"), join(out, "uplot.css"));
 
 const packages = new Set(

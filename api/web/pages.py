@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from django.contrib.auth import login, logout
 from django.contrib.auth.forms import AuthenticationForm
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme, urlencode
@@ -18,6 +18,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from api import codes
 from api.login import LoginThrottle
 from api.permissions import role_of
 from api.roles import Role
@@ -116,6 +117,26 @@ def follow(request: HttpRequest, token: str) -> HttpResponse:
 def log_out(request: HttpRequest) -> HttpResponse:
     logout(request)
     return HttpResponseRedirect(reverse("login"))
+
+
+@_page
+@require_safe
+def problems(request: HttpRequest) -> HttpResponse:
+    """All codes of problems."""
+    context = {"base": files.address(""), "codes": codes.CODES.items()}
+    return render(request, "web/problems.html", context)
+
+
+@_page
+@require_safe
+def problem(request: HttpRequest, code: str) -> HttpResponse:
+    """Where the `type` of a problem leads: what it means, and what to do."""
+    about = codes.CODES.get(code)
+    if about is None:
+        raise Http404(f"no problem has the code {code!r}")
+    members = [(name, codes.MEMBERS[name][1]) for name in about.members]
+    context = {"base": files.address(""), "code": code, "about": about, "members": members}
+    return render(request, "web/problem.html", context)
 
 
 def _form(

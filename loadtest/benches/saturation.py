@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from loadtest.bench import percentile
-from loadtest.rig.simulated import Report
+from loadtest.rig.behaviour import Report
 
 # The share of one core, or of all, that counts as full: a process that also waits for I/O never
 # reaches more.

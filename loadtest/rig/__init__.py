@@ -1,12 +1,17 @@
 """What a bench runs: a scratch database, a server, workers, and clients."""
 
 __all__ = [
+    "behaviour",
     "changes",
     "clients",
     "definitions",
+    "generator",
     "http",
     "ingest",
+    "postgres",
     "processes",
+    "readers",
+    "relay",
     "rig",
     "scratch",
     "simulated",

@@ -14,7 +14,7 @@ from django.core.management import call_command
 from django.db import connection, connections
 from psycopg import sql
 
-from tagmill import config
+from tagmill import config, database
 
 PREFIX = "tagmill_bench_"
 
@@ -24,25 +24,34 @@ def scratch_database() -> Iterator[str]:
     """Django and every process started meanwhile use a new, migrated database; yields its URL."""
     original = config.load().database_url
     name = f"{PREFIX}{os.getpid()}"
-    settings = connections["default"].settings_dict
-    before = settings["NAME"]
     drop_leftovers(original)
     _administer(original, "CREATE DATABASE {}", name)
     try:
-        url = urlunsplit(urlsplit(original)._replace(path=f"/{name}"))
-        os.environ["DATABASE_URL"] = url
-        config.load.cache_clear()
-        connection.close()
-        settings["NAME"] = name
-        call_command("migrate", verbosity=0)
+        with using(urlunsplit(urlsplit(original)._replace(path=f"/{name}"))) as url:
+            call_command("migrate", verbosity=0)
+            yield url
+    finally:
+        _administer(original, "DROP DATABASE {} WITH (FORCE)", name)
+
+
+@contextlib.contextmanager
+def using(url: str) -> Iterator[str]:
+    """Django and every process started meanwhile use this database."""
+    original = config.load().database_url
+    settings = connections["default"].settings_dict
+    before = dict(settings)
+    os.environ["DATABASE_URL"] = url
+    config.load.cache_clear()
+    connection.close()
+    settings.update(database.django_settings(config.load()))
+    try:
         yield url
     finally:
         connections.close_all()
-        settings["NAME"] = before
+        settings.update(before)
         os.environ["DATABASE_URL"] = original
         # What was loaded meanwhile names the database that goes: a bench may make several.
         config.load.cache_clear()
-        _administer(original, "DROP DATABASE {} WITH (FORCE)", name)
 
 
 def _administer(url: str, statement: str, name: str) -> None:

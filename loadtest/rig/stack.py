@@ -10,9 +10,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from pathlib import Path
+from types import MappingProxyType
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -32,15 +33,24 @@ class StackError(Exception):
 class Stack:
     """Processes against the database of this process's DATABASE_URL.
 
-    `log` is the directory for their output: server.log, worker-1.log, ...
+    `log` is the directory for their output: server.log, worker-1.log, ... `environment` is theirs
+    beside this process's, and before it.
     """
 
-    def __init__(self, listen: str, worker_token: str, log: Path) -> None:
+    def __init__(
+        self,
+        listen: str,
+        worker_token: str,
+        log: Path,
+        environment: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.url = f"http://{listen}"
         self.listen = listen
         self.log = log
         self.token = worker_token
+        self._environment = environment
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._commands: dict[str, tuple[str, ...]] = {}
         log.mkdir(parents=True, exist_ok=True)
 
     def start_server(self, *options: str) -> None:
@@ -67,6 +77,13 @@ class Stack:
         server.send_signal(number)
         return server
 
+    def revive(self) -> list[str]:
+        """Start again whatever has ended, as a service manager does; the names."""
+        ended = self.has_ended()
+        for name in ended:
+            self._spawn(name, *self._commands[name])
+        return ended
+
     def pids(self) -> dict[str, int]:
         return {name: process.pid for name, process in self._processes.items()}
 
@@ -78,17 +95,21 @@ class Stack:
                     return int(float(line.split()[1]))
         return 0
 
+    def has_ended(self) -> list[str]:
+        """The names of the processes that have."""
+        return [name for name, process in self._processes.items() if process.poll() is not None]
+
     def check(self) -> None:
         """Raises StackError when a process has ended."""
-        for name, process in self._processes.items():
-            if process.poll() is not None:
-                raise StackError(self._last_words(name))
+        for name in self.has_ended():
+            raise StackError(self._last_words(name))
 
     def _spawn(self, name: str, *arguments: str) -> None:
-        environment = {**os.environ, "TAGMILL_WORKER_TOKEN": self.token}
+        environment = {**os.environ, **self._environment, "TAGMILL_WORKER_TOKEN": self.token}
         if arguments[0] == "worker":
             environment.pop("DATABASE_URL", None)
-        with (self.log / f"{name}.log").open("wb") as output:
+        self._commands[name] = arguments
+        with (self.log / f"{name}.log").open("ab") as output:
             self._processes[name] = subprocess.Popen(  # noqa: S603 - our own commands
                 [sys.executable, str(MANAGE), *arguments],
                 stdout=output,
@@ -97,7 +118,7 @@ class Stack:
                 env=environment,
                 # Ctrl-C goes to the parent, which stops its children in order.
                 start_new_session=True,
-                preexec_fn=end_with_parent,  # noqa: PLW1509 - no threads here yet
+                preexec_fn=end_with_parent,  # noqa: PLW1509 - it makes one call
             )
 
     def _wait_until_ready(self) -> None:
@@ -133,10 +154,14 @@ class Stack:
                 process.wait()
 
 
+# Opened here: a child that was forked beside other threads opens nothing.
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
 def end_with_parent(number: int = signal.SIGTERM) -> None:
     """Called in the child: on Linux it ends with a parent that is killed; elsewhere it stays."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
+    if _LIBC is not None:
+        _LIBC.prctl(PR_SET_PDEATHSIG, number)
 
 
 @contextlib.contextmanager

@@ -4,9 +4,13 @@ TagmillError
 ├── ConfigurationError        a setting is wrong: the process does not start
 ├── DatabaseUnavailable       503 database_unavailable
 │   └── DatabaseBusy          503 database_busy: a statement or a lock took too long
+├── DocumentDamaged           500 document_damaged: delete it and upload it again
+├── ImagesUnavailable         503 images_unavailable: the image store does not answer
 ├── CacheUnavailable          503 cache_unavailable: TAGMILL_CACHE_URL does not answer
 ├── NotFound                  404 not_found
-│   └── UnknownExpressionSet  404 unknown_expression_set: lease again, or name expressions by id
+│   ├── UnknownExpressionSet  404 unknown_expression_set: lease again, or name expressions by id
+│   ├── ImageMissing          404 image_missing: read the documents
+│   └── ImagesOff             404 images_off: read the documents, and share none
 ├── Conflict                  409
 │   ├── AlreadyExists         409 already_exists
 │   ├── StillInUse            409 still_in_use
@@ -15,7 +19,8 @@ TagmillError
 │   ├── NotCancellable        409 not_cancellable
 │   ├── KindChange            409 kind_change: manual to automatic, or back, is to be asked for
 │   ├── NothingPending        409 nothing_pending: no definition waits to be published
-│   └── NotComplete           409 not_complete: other clusters are not evaluated
+│   ├── NotComplete           409 not_complete: other clusters are not evaluated
+│   └── ImageStoreFull        409 image_store_full, with `limit`
 ├── Invalid                   400 invalid, `field` says where
 │   ├── InvalidDefinition     400 invalid_definition, with `column` (1-based) and `caret`
 │   └── InvalidDocument       400 invalid_document, with `line` and `column` (1-based)
@@ -24,6 +29,7 @@ TagmillError
 ├── TooExpensive              422 too_expensive: a definition takes too long, or too much memory
 ├── Busy                      429 busy, with `retry_after` in seconds
 ├── PreviewGone               410 preview_gone: a newer one took its place, or it was cancelled
+├── CursorGone                410 cursor_gone: what a cursor of changes names is not kept any more
 └── WorkerGone                410 worker_gone: register again
     └── IncarnationChanged    410 incarnation_changed: drop everything that is held
 
@@ -57,8 +63,16 @@ class DatabaseBusy(DatabaseUnavailable):
     code = "database_busy"
 
 
+class DocumentDamaged(TagmillError):
+    code = "document_damaged"
+
+
 class CacheUnavailable(TagmillError):
     status, code = 503, "cache_unavailable"
+
+
+class ImagesUnavailable(TagmillError):
+    status, code = 503, "images_unavailable"
 
 
 class NotFound(TagmillError):
@@ -67,6 +81,14 @@ class NotFound(TagmillError):
 
 class UnknownExpressionSet(NotFound):
     code = "unknown_expression_set"
+
+
+class ImageMissing(NotFound):
+    code = "image_missing"
+
+
+class ImagesOff(NotFound):
+    code = "images_off"
 
 
 class Conflict(TagmillError):
@@ -105,6 +127,10 @@ class NotComplete(Conflict):
     code = "not_complete"
 
 
+class ImageStoreFull(Conflict):
+    code = "image_store_full"
+
+
 class Invalid(TagmillError):
     status, code = 400, "invalid"
 
@@ -135,6 +161,10 @@ class Busy(TagmillError):
 
 class PreviewGone(TagmillError):
     status, code = 410, "preview_gone"
+
+
+class CursorGone(TagmillError):
+    status, code = 410, "cursor_gone"
 
 
 class WorkerGone(TagmillError):

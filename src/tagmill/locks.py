@@ -33,15 +33,16 @@ class Lock(enum.IntEnum):
     HOUSEKEEPING = 2
     CLIENT = 3
     WORKER = 4
-    CLUSTER = 5
-    PARTITION = 6
-    EXPRESSION = 7
-    MATCH = 8
-    LEASE = 9
-    TAG = 10
-    PREVIEW = 11
-    REBUILD = 12
-    JOB = 13
+    MEMBERSHIP = 5
+    CLUSTER = 6
+    PARTITION = 7
+    EXPRESSION = 8
+    MATCH = 9
+    LEASE = 10
+    TAG = 11
+    PREVIEW = 12
+    REBUILD = 13
+    JOB = 14
 
 
 # By table: its place in the order, and by what its rows are sorted. Matches and jobs are locked by
@@ -70,6 +71,11 @@ def fleet(*, alone: bool = False) -> None:
 def housekeeping() -> None:
     """One at a time deletes what is old: two that delete the same rows would meet in no order."""
     _advisory(Lock.HOUSEKEEPING, "pg_advisory_xact_lock")
+
+
+def membership() -> None:
+    """One at a time says who should hold which partition."""
+    _advisory(Lock.MEMBERSHIP, "pg_advisory_xact_lock")
 
 
 def rows(wanted: QuerySet[Row], *, to_delete: bool = False, skip_locked: bool = False) -> list[Row]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tagmill import caches, config, database, extras, secret
+from tagmill import caches, config, database, extras, image_store, secret
 
 CONFIG = config.load()
 
@@ -47,6 +47,7 @@ if extras.has_loadtest():
 MIDDLEWARE = [
     # Around the one that adds a length to everything.
     "api.middleware.describe_no_body",
+    "api.packing.packed",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -74,7 +75,11 @@ TEMPLATES = [
 ]
 
 DATABASES = {"default": database.django_settings(CONFIG)}
-CACHES = {"default": caches.django_settings(CONFIG)}
+CACHES = caches.django_settings(CONFIG)
+STORAGES = {
+    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+    "images": image_store.django_settings(CONFIG),
+}
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in (
@@ -147,6 +152,12 @@ SPECTACULAR_SETTINGS = {
         "WaitReason": "tagmill.tags.waiting.REASONS",
         "TagKind": ["automatic", "manual"],
         "AuditKind": "tagmill.audit.models.Event.Kind",
+        "AuditAction": "tagmill.audit.models.Event.Action",
+        "AuditVia": "tagmill.audit.models.Event.Via",
+        "PreviewState": ["evaluating", "complete", "failed"],
+        "WordKind": ["element", "attribute", "value"],
+        "RoleName": "api.roles.GROUPS",
+        "WarningCode": "api.rest.tags.WARNING_CODES",
     },
 }
 

@@ -1,8 +1,10 @@
 """What server and workers share. Imports nothing of Tagmill's own.
 
+- `frames`: batches with their documents as they are at rest.
 - `messages`: the messages between them.
 - `bitmap`: sets of slots.
 - `collector`: Python's collector of cycles, at the start of a process.
+- `images`: the names of shared images.
 - `pagehead`: the head of a page of a partition.
 - `sets`: bitmaps over an expression set.
 - `sizes`: sizes as people write them.
@@ -14,6 +16,8 @@ __all__ = [
     "__version__",
     "bitmap",
     "collector",
+    "frames",
+    "images",
     "messages",
     "pagehead",
     "sets",

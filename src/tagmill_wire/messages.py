@@ -13,12 +13,14 @@ from typing import Annotated, TypeAlias, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-VERSION = 3
+VERSION = 4
 """What a later version added, a worker of an earlier one never asks for and is never sent."""
 NEXT_SINCE = 2
 """The version that added `next` of a completion."""
 SETS_SINCE = 3
 """The version that added expression sets. Their fields are left out where they say nothing."""
+SHARES_SINCE = 4
+"""The version that added shares: which partitions a worker should hold. Their fields likewise."""
 TOKEN_SCHEME = "Worker"  # noqa: S105 - the name of the Authorization scheme
 
 # What every number in a message is kept in.
@@ -80,10 +82,30 @@ class Registered(Message, frozen=True, omit_defaults=True):
 class Heartbeat(Message, frozen=True):
     worker: str
     leases: list[str]
+    epoch: Bigint | UnsetType = UNSET
+    """The epoch of the share that the worker knows; an answer names another one."""
 
 
 class HeartbeatAnswer(Message, frozen=True):
     lost: list[str]
+    epoch: Bigint | UnsetType = UNSET
+
+
+class ShareRequest(Message, frozen=True):
+    """What the worker should hold, of what its token names."""
+
+    worker: str
+    room: Bigint
+    """Bytes that it can hold, which weigh its share; 0: it leaves, and is to own nothing."""
+    ready: bool = False
+    """Whether it has warmed a share that it was told: it is preferred for it from now on."""
+    former: str | None = None
+    """The worker that this one was before it started, or registered, again: it takes its place."""
+
+
+class Share(Message, frozen=True):
+    epoch: Bigint
+    partitions: list[Bigint]
 
 
 class Pace(Message, frozen=True):
@@ -105,6 +127,8 @@ class LeaseRequest(Message, frozen=True):
     """None: not known; then a lease is bounded by count alone."""
     sets: bool | UnsetType = UNSET
     """Whether the answer may name an expression set."""
+    epoch: Bigint | UnsetType = UNSET
+    """The epoch of the share that the worker knows; an answer names another one."""
 
 
 class StaleExpression(Message, frozen=True):
@@ -148,6 +172,8 @@ class LeaseAnswer(Message, frozen=True):
     """The incarnation of the revs in `leases`; None where there are none."""
     set: str | UnsetType = UNSET
     """The version of the expression set that the leases name. Its definitions are fetched once."""
+    epoch: Bigint | UnsetType = UNSET
+    """The membership's, where the request named another one: the share may have changed."""
 
 
 class SetExpression(Message, frozen=True):
@@ -224,6 +250,7 @@ class NextLease(Message, frozen=True):
     leases: list[str] | None = None
     pace: Pace | None = None
     sets: bool | UnsetType = UNSET
+    epoch: Bigint | UnsetType = UNSET
 
 
 class Completion(Message, frozen=True, omit_defaults=True):

@@ -78,7 +78,7 @@ def evaluate(worker: APIClient) -> Callable[[], int]:
         assert answer.status_code == 201, answer.content
         registered, applied = answer.json(), 0
         me = Worker.objects.get(uuid=registered["worker"])
-        while (leased := leases.lease(me, 8, [])).leases:
+        while (leased := leases.grant(me, 8, []).answer).leases:
             results = [evaluated(leased, lease) for lease in leased.leases]
             applied += sum(item.applied for item in complete(me, *results).results)
         return applied

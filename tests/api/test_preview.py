@@ -303,3 +303,22 @@ def test_a_deleted_tag_is_compared_with_no_more(fleet: None, operator: APIClient
     uuid = ask(operator, compare_to="gone").json()["uuid"]
     operator.delete("/api/v1/tags/gone")
     assert operator.get(f"{URL}/{uuid}").json()["compare_to"] is None
+
+
+def test_the_verdicts_on_some_nodes_are_asked_for_by_name(
+    fleet: None, operator: APIClient, evaluate: Callable[[], int]
+) -> None:
+    place = f"{ask(operator)['Location']}/verdicts"
+
+    def members() -> dict[str, bool | None]:
+        found = operator.get(place, {"node": ["d", "a", "nobody"]}).json()["results"]
+        return {row["system_id"]: row["member"] for row in found}
+
+    assert members() == {"a": None, "d": None}
+    evaluate()
+    assert members() == {"a": True, "d": False}
+    ingest.delete("a")
+    assert members() == {"d": False}
+    assert problem(operator.get(place), 400, "invalid")["field"] == "node"
+    assert problem(operator.get(place, {"node": ["a"] * 101}), 400, "invalid")["field"] == "node"
+    assert problem(operator.get(place, {"node": "a\0"}), 400, "invalid")["field"] == "node"

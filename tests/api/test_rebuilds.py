@@ -107,7 +107,7 @@ def test_people_see_workers_with_their_leases(
     put("a")
     post(operator, "tags/", GPU)
     me = register(worker)
-    leases.lease(Worker.objects.get(uuid=me), 4, [])
+    leases.grant(Worker.objects.get(uuid=me), 4, [])
     (row,) = operator.get("/api/v1/workers/").json()["results"]
     assert (row["uuid"], row["name"], row["token"]) == (me, "w", "rack")
     assert row["last_heartbeat"]
@@ -138,11 +138,11 @@ def test_a_lease_given_back_can_be_had_again(
     post(operator, "tags/", GPU)
     me = register(worker)
     row = Worker.objects.get(uuid=me)
-    (lease,) = leases.lease(row, 4, []).leases
-    assert leases.lease(row, 4, []).leases == []
+    (lease,) = leases.grant(row, 4, []).answer.leases
+    assert leases.grant(row, 4, []).answer.leases == []
     given_up = {"worker": me, "leases": [lease.lease], "reason": "draining"}
     assert post(worker, "workers/fail", given_up).json() == {}
-    assert len(leases.lease(row, 4, []).leases) == 1
+    assert len(leases.grant(row, 4, []).answer.leases) == 1
 
 
 @pytest.mark.parametrize("name", [str(uuid.UUID(int=7)), "nonsense"])

@@ -75,6 +75,7 @@ FOR_WORKERS = [
     ("post", "workers/register"),
     ("post", "workers/heartbeat"),
     ("post", "workers/fail"),
+    ("post", "workers/share"),
 ]
 
 

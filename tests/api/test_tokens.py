@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
 from api import authentication, permissions, tokens
@@ -150,3 +152,37 @@ def test_a_header_with_a_good_token_is_its_user(db: None) -> None:
     assert user.username == "ann"
     assert permissions.may(user, Role.VIEWER)
     assert not permissions.may(user, Role.OPERATOR)
+
+
+def test_a_token_may_be_sent_as_bearer(db: None) -> None:
+    """Clients that are generated do; natively answered addresses take it as well."""
+    user = make_user("viewer", "ann")
+    _, token = tokens.issue(user, Role.VIEWER, days=1)
+    client = APIClient()
+    for scheme in ("Bearer", "bearer", "Token"):
+        client.credentials(HTTP_AUTHORIZATION=f"{scheme} {token}")
+        assert client.get("/api/v1/auth/token").json()["user"] == "ann"
+        assert authentication.user_for_header(f"{scheme} {token}") == user
+    client.credentials(HTTP_AUTHORIZATION=f"Basic {token}")
+    problem(client.get("/api/v1/auth/token"), 401, "unauthorized")
+
+
+def test_a_worker_token_looks_its_clusters_up_at_once(admin: APIClient) -> None:
+    names = [f"c{number}" for number in range(200)]
+    made = Cluster.objects.bulk_create([Cluster(name=name) for name in names])
+    chosen = [str(cluster.uuid) for cluster in made[:100]] + names[100:]
+
+    def queries(keys: list[str]) -> int:
+        with CaptureQueriesContext(connection) as asked:
+            body = {"name": f"w{len(keys)}", "clusters": keys}
+            answer = post(admin, "worker-tokens/", body)
+        assert sorted(answer.json()["clusters"]) == sorted(
+            cluster.name for cluster in made if cluster.name in keys or str(cluster.uuid) in keys
+        )
+        return len(asked)
+
+    # The first notes when the token was used.
+    queries(chosen[:3])
+    assert queries(chosen) == queries(chosen[:1])
+    wrong = post(admin, "worker-tokens/", {"name": "w", "clusters": [*names, "missing"]})
+    assert "missing" in problem(wrong, 404, "not_found")["detail"]

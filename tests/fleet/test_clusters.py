@@ -112,7 +112,7 @@ def test_a_lease_on_a_deleted_cluster_ends_and_its_result_is_stale() -> None:
     (outcome,) = complete(worker, result).results
     assert (outcome.outcome, outcome.applied, outcome.stale) == ("late", 0, 1)
     assert not Match.objects.exists()
-    assert leases.lease(worker, 8, []).leases == []
+    assert leases.grant(worker, 8, []).answer.leases == []
 
 
 def test_a_tag_that_waits_only_for_a_deleted_cluster_is_published_by_the_sweep() -> None:

@@ -49,7 +49,7 @@ def test_a_moved_node_keeps_its_automatic_tags_while_its_new_place_is_evaluated(
     assert (carriers("gpu"), state("gpu")) == ({"n1", "n2"}, ("building", 2))
     place = node("n2")
     there = a_worker(south, name="there")
-    (lease,) = leases.lease(there, 8, []).leases
+    (lease,) = leases.grant(there, 8, []).answer.leases
     delta = [
         MatchResult(
             item.expression,

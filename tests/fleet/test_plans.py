@@ -83,8 +83,12 @@ def test_no_hot_statement_reads_a_large_table_whole() -> None:
             for locked in [{"partitions": partitions[:4], "expressions": expressions}]
             for advancing in ([], partitions[:4])
         ),
-        (queue, "candidates", {"clusters": None, "holds": partitions[:9], "overtaken": 8}),
-        (queue, "candidates", {"clusters": ids(Cluster), "holds": [], "overtaken": 8}),
+        (
+            queue,
+            "candidates",
+            {"clusters": None, "holds": partitions[:9], "owns": partitions[5:], "overtaken": 8},
+        ),
+        (queue, "candidates", {"clusters": ids(Cluster), "holds": [], "owns": [], "overtaken": 8}),
         (freshness, "status", {"expressions": expressions[:1], "tags": [tag.id]}),
         (members, "membership", {"expression": tag.expression_id, "tag": tag.id}),
         (matches, "stale_for", {"expressions": expressions[:1]}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -12,6 +13,7 @@ from tagmill import locks
 from tagmill.fleet import clusters
 from tagmill.fleet.documents import Upload
 from tagmill.fleet.models import Partition
+from tagmill.fleet.partitions import reserve
 from tagmill.flows import ingest
 from tagmill.locks import Lock
 from tagmill.matches import staleness, verdicts
@@ -19,7 +21,7 @@ from tagmill.matches.models import Match, MatchChange
 from tagmill.tags import rebuilds, tags
 from tagmill.work import leases
 from tagmill.work.models import Worker
-from tests.support.fleet import BARE, GPU, HAS_GPU, carriers, put, the_partition
+from tests.support.fleet import BARE, GPU, HAS_GPU, carriers, put, tag, the_partition
 from tests.support.workers import a_worker, complete, evaluated, jobs, work
 
 pytestmark = [
@@ -75,6 +77,22 @@ def test_the_first_nodes_of_a_partition_are_settled_without_a_worker(worker: Wor
     assert carriers("all") == {"a", "b", "c"} and carriers("gpu") == set()
     assert is_fresh() and not jobs("todo")
     assert [rev for rev, _ in rows().values()] == [None, None]
+
+
+def test_the_first_node_of_a_partition_publishes_what_waited_for_it_alone(
+    worker: Worker, django_capture_on_commit_callbacks: Any
+) -> None:
+    """An upload made the partition, and was refused under the lock."""
+    south = clusters.create("south")
+    reserve(south.id, 1)
+    tags.create("late", definition=AT_SWITCH)
+    (answer,) = (leases.grant(worker, 1, []).answer,)
+    complete(worker, *(evaluated(answer, lease) for lease in answer.leases))
+    assert tag("late").pending_expression is not None
+    with django_capture_on_commit_callbacks(execute=True):
+        ingest.store([Upload("d", "south", probes={"lldp": LLDP})])
+    assert carriers("late") == {"d"}
+    assert tag("late").pending_expression is None
 
 
 def test_a_change_that_flips_nothing_writes_no_match(worker: Worker) -> None:
@@ -227,7 +245,7 @@ def test_a_document_that_was_stored_meanwhile_is_not_settled_by_what_was_there_b
 
 def test_a_late_result_of_before_the_change_replaces_nothing(worker: Worker) -> None:
     rebuilds.request(None, None)
-    answer = leases.lease(worker, 1, [])
+    answer = leases.grant(worker, 1, []).answer
     late = evaluated(answer, answer.leases[0])
     ingest.store([Upload("a", probes={"lshw": GPU})])
     complete(worker, late)

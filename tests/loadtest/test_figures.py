@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from loadtest.bench import BenchError, numbers, percentile
+from loadtest.benches.cache import ratios
 from loadtest.benches.calibrate import CalibrateBench
 from loadtest.benches.check import CheckBench, compare
 from loadtest.benches.growth import exponent
@@ -15,8 +16,8 @@ from loadtest.benches.saturation import bottleneck, conclusion
 from loadtest.benches.sweep import sweet_spot, sweet_spots
 from loadtest.planner.costs import ORIGIN, Costs, load
 from loadtest.planner.fitting import least_squares, relative
+from loadtest.rig.behaviour import holds
 from loadtest.rig.definitions import definitions
-from loadtest.rig.simulated import base_rev, plausible
 
 
 def test_the_exponent_of_a_power_law_is_found_whatever_its_height() -> None:
@@ -91,21 +92,12 @@ def test_the_bottleneck_is_what_is_full(used: dict[str, float], expected: str) -
     assert bottleneck(step(8, 10, **used), 4, is_saturated=True) == expected
 
 
-def test_plausible_bitmaps_are_the_same_for_everybody_and_change_with_the_rev() -> None:
-    first = plausible(1, 2, 3, 4, 1024)
-    assert first == plausible(1, 2, 3, 4, 1024)
-    assert first != plausible(1, 2, 3, 5, 1024)
-    assert 0 < first.bit_count() < 1024 // 4
+def test_simulated_verdicts_are_the_same_for_everybody_and_change_with_the_node() -> None:
+    def found(rev: int) -> list[bool]:
+        return [holds(1, 2, 3, slot, rev) for slot in range(1024)]
 
-
-@pytest.mark.parametrize(
-    ("bases", "expected"), [([], None), ([None, 3], None), ([5, 3], 3), ([0], 0)]
-)
-def test_a_simulated_worker_needs_every_node_unless_each_expression_has_a_base(
-    bases: list[int | None], expected: int | None
-) -> None:
-    lease = {"expressions": [{"expression": 1, "base_rev": base} for base in bases]}
-    assert base_rev(lease) == expected
+    assert found(4) == found(4) != found(5)
+    assert 0 < sum(found(4)) < 1024 // 4
 
 
 def test_five_hundred_definitions_are_different_and_compile() -> None:
@@ -239,3 +231,15 @@ def test_lists_and_percentiles() -> None:
     assert percentile([], 0.5) == 0
     assert percentile([1, 2, 3, 4], 0.5) == 3
     assert percentile([1, 2, 3, 4], 1.0) == 4
+
+
+def test_the_caches_ratios_are_of_the_shortest_and_the_longest_list() -> None:
+    def row(nodes: int, uncached: float, cached: float) -> dict[str, Any]:
+        arms = {
+            name: {"avg_ms": seconds, "cpu_ms": seconds / 2}
+            for name, seconds in (("uncached", uncached), ("cached", cached))
+        }
+        return {"nodes": nodes, "arms": arms}
+
+    found = ratios([row(10, 4.0, 2.0), row(100, 5.0, 1.0), row(3000, 50.0, 2.0)])
+    assert found == {"at_10": 2.0, "at_3000": 25.0, "cpu_at_3000": 25.0}

@@ -35,7 +35,7 @@ def ids(db: None, configure: Callable[..., None]) -> list[int]:
 
 
 def leased(worker: Worker, most: int = 1, *holds: int) -> LeaseAnswer:
-    return leases.lease(worker, most, holds)
+    return leases.grant(worker, most, holds).answer
 
 
 def finish(worker: Worker, answer: LeaseAnswer) -> None:

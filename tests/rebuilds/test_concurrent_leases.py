@@ -102,7 +102,7 @@ def test_a_job_is_not_leased_before_the_change_that_it_is_for_is_seen() -> None:
     with transaction.atomic():
         # There is a job already; this change is to be seen by whoever leases it.
         put("a", xml=BARE)
-        assert done(in_thread(lambda: leases.lease(worker, 1, []).leases)) == []
+        assert done(in_thread(lambda: leases.grant(worker, 1, []).answer.leases)) == []
     _, lease = lease_one(worker)
     assert lease.rev == 2
 
@@ -110,7 +110,9 @@ def test_a_job_is_not_leased_before_the_change_that_it_is_for_is_seen() -> None:
 def test_workers_that_lease_at_once_never_share_a_partition() -> None:
     ids = stale_partitions(12)
     four = [a_worker(name=f"w{i}") for i in range(4)]
-    found = at_once(*(lambda worker=worker: leases.lease(worker, 64, ids) for worker in four))
+    found = at_once(
+        *(lambda worker=worker: leases.grant(worker, 64, ids).answer for worker in four)
+    )
     leased = [item.partition for answer in found for item in answer.leases]
     assert len(leased) == len(set(leased)) >= 2
     assert Lease.objects.count() == len(jobs("doing")) == len(leased)
@@ -132,7 +134,7 @@ def test_one_job_is_finished_once_when_two_complete_it() -> None:
 def test_a_heartbeat_locks_leases_in_the_order_of_completions() -> None:
     ids = stale_partitions(6)
     worker = a_worker()
-    answer = leases.lease(worker, 3, [])
+    answer = leases.grant(worker, 3, []).answer
     assert len(answer.leases) == 3
     # The uuids of the leases are in the opposite order.
     names = sorted((str(uuid4()) for _ in range(3)), reverse=True)

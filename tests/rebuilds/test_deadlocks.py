@@ -170,7 +170,7 @@ class Chaos:
             previews.cancel(made.uuid)
 
     def lease(self) -> None:
-        answer = leases.lease(self.worker, 4, [])
+        answer = leases.grant(self.worker, 4, []).answer
         leases.heartbeat(self.worker, [item.lease for item in answer.leases])
         said = []
         for item in answer.leases:

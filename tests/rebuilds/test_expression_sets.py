@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.db import transaction
 from msgspec import UNSET
 from msgspec.structs import replace
 
@@ -24,6 +26,7 @@ from tagmill_wire.messages import (
     Completion,
     LeaseAnswer,
     LeasedPartition,
+    MatchResult,
     OfSet,
     PartitionResult,
     SlotVerdicts,
@@ -57,7 +60,7 @@ def worker(db: None, configure: Callable[..., None]) -> Worker:
 
 
 def leased(worker: Worker, most: int = 8) -> LeaseAnswer:
-    return leases.lease(worker, most, [], by_set=True)
+    return leases.grant(worker, most, [], by_set=True).answer
 
 
 def set_of(answer: LeaseAnswer) -> DefinedSet | None:
@@ -134,7 +137,7 @@ def test_a_whole_partition_names_what_has_members_and_one_bitmap_for_the_rest(
 
 def test_who_does_not_ask_for_sets_is_answered_as_before(worker: Worker) -> None:
     change("n1")
-    answer = leases.lease(worker, 8, [])
+    answer = leases.grant(worker, 8, []).answer
     (lease,) = answer.leases
     assert (len(lease.expressions), len(answer.expressions)) == (3, 3)
     for body in (dump(answer), dump(said(answer, lease))):
@@ -198,6 +201,104 @@ def test_what_is_live_may_change_between_lease_and_completion(
     (outcome,) = complete(worker, result).results
     assert outcome.applied == 3
     everything_is_true()
+
+
+def left_out(lease: LeasedPartition, result: PartitionResult) -> PartitionResult:
+    """A settled match without a verdict: it keeps its rev."""
+    return replace(result, deltas=[OfSet(lease.rev - 1, "Aw==")])
+
+
+def of_another_base(lease: LeasedPartition, result: PartitionResult) -> PartitionResult:
+    return replace(result, deltas=[OfSet(lease.rev - 1, "Aw=="), OfSet(lease.rev + 1, "BA==")])
+
+
+def of_no_later_rev(lease: LeasedPartition, result: PartitionResult) -> PartitionResult:
+    return replace(result, rev=lease.rev - 1)
+
+
+def of_a_base_that_is_over(lease: LeasedPartition, result: PartitionResult) -> PartitionResult:
+    """The verdicts between are of somebody else."""
+    execute("UPDATE partition SET rev = rev + 1, settled_rev = rev")
+    return replace(result, rev=lease.rev + 1)
+
+
+def a_rev_of_its_own(lease: LeasedPartition, result: PartitionResult) -> PartitionResult:
+    """As fresh as the settled ones: it joins them."""
+    execute("UPDATE match SET rev = %s WHERE members = %s", [lease.rev - 1, bytes(1)])
+    return result
+
+
+def an_older_rev(lease: LeasedPartition, result: PartitionResult) -> PartitionResult:
+    """It does not take the verdict, nor show it."""
+    execute("UPDATE match SET rev = 0 WHERE members = %s", [bytes(1)])
+    return result
+
+
+def a_newer_rev(lease: LeasedPartition, result: PartitionResult) -> PartitionResult:
+    """Somebody has stored a later result: this one changes nothing."""
+    execute("UPDATE partition SET rev = rev + 1, settled_rev = rev + 1")
+    return result
+
+
+def a_slot_that_nobody_has(lease: LeasedPartition, result: PartitionResult) -> PartitionResult:
+    execute("UPDATE partition SET next_slot = 1")
+    return result
+
+
+def a_change_since(lease: LeasedPartition, result: PartitionResult) -> PartitionResult:
+    change("n2")
+    return result
+
+
+def as_it_is(lease: LeasedPartition, result: PartitionResult) -> PartitionResult:
+    return result
+
+
+def by_expression(result: PartitionResult, order: list[int]) -> PartitionResult:
+    """The same without a set."""
+    assert result.changed is not UNSET and result.deltas is not UNSET
+    mask = bitmap.encode(bitmap.from_slots(item.slot for item in result.changed), 8)
+    holds = {item.slot: bitmap.from_bytes(base64.b64decode(item.holds)) for item in result.changed}
+    found = []
+    for group in result.deltas:
+        which = 7 if group.which is None else bitmap.from_bytes(base64.b64decode(group.which))
+        for place in bitmap.slots(which):
+            members = bitmap.from_slots(slot for slot, bits in holds.items() if bits >> place & 1)
+            encoded = bitmap.encode(members, 8)
+            found.append(MatchResult(order[place], encoded, group.base_rev, mask))
+    unset = dict.fromkeys(("set", "deltas", "changed"), UNSET)
+    return replace(result, matches=found, **unset)
+
+
+def stored() -> tuple[Any, ...]:
+    rows = "SELECT expression_id, partition_id, rev, members FROM match ORDER BY 1, 2"
+    trail = "SELECT expression_id, from_rev, to_rev, added, removed FROM match_change ORDER BY id"
+    revs = "SELECT id, rev, settled_rev FROM partition ORDER BY id"
+    return tuple(repr(execute(query)) for query in (rows, trail, revs))
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        *(as_it_is, left_out, of_another_base, a_rev_of_its_own, an_older_rev, a_newer_rev),
+        *(a_slot_that_nobody_has, a_change_since, of_no_later_rev, of_a_base_that_is_over),
+    ],
+)
+def test_verdicts_by_slot_do_what_deltas_one_by_one_do(
+    worker: Worker, scenario: Callable[[LeasedPartition, PartitionResult], PartitionResult]
+) -> None:
+    change("n1")
+    answer = leased(worker)
+    (lease,) = answer.leases
+    result = scenario(lease, said(answer, lease))
+    order = [item.expression for item in expression_sets.definitions(str(answer.set)).expressions]
+    found = []
+    for sent in (result, by_expression(result, order)):
+        with transaction.atomic():
+            (outcome,) = complete(worker, sent).results
+            found.append((outcome.applied, outcome.stale, stored()))
+            transaction.set_rollback(True)
+    assert found[0] == found[1]
 
 
 def test_a_set_that_is_gone_is_refused_and_the_result_goes_by_expression(worker: Worker) -> None:
@@ -293,6 +394,11 @@ def test_results_that_name_a_set_are_bounded(worker: Worker) -> None:
 TAGS = 500
 
 
+def versions() -> list[Any]:
+    """Others where a match was written or locked."""
+    return execute("SELECT expression_id, ctid::text, xmax::text FROM match ORDER BY 1")
+
+
 def many(configure: Callable[..., None]) -> Partition:
     """A partition of 4,096 slots, on which 500 tags are settled, and then a node changes."""
     configure(partition_slots=4096, settle_seconds=0)
@@ -329,3 +435,17 @@ def test_a_change_with_500_tags_is_a_few_hundred_bytes(
     assert staleness.stale([partition.id]) == []
     assert Match.objects.filter(rev=None).count() == TAGS
     assert {bytes(match.members)[:1] for match in Match.objects.all()} == {b"\1"}
+
+
+def test_what_a_completion_does_not_flip_is_neither_written_nor_locked(
+    db: None, configure: Callable[..., None]
+) -> None:
+    partition, worker = many(configure), a_worker()
+    for xml in (BARE, BARE.replace(b"core", b"board")):
+        change("n1", xml=xml)
+        answer = leased(worker)
+        before = versions()
+        (outcome,) = complete(worker, *(said(answer, lease) for lease in answer.leases)).results
+        assert (outcome.applied, outcome.stale) == (TAGS, 0)
+    assert versions() == before
+    assert staleness.stale([partition.id]) == []

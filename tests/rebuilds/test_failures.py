@@ -53,7 +53,7 @@ def test_the_only_worker_is_believed_at_its_second_lease() -> None:
     assert expression().failed_at is None
     fail(worker)
     assert expression().failed_at is not None
-    assert leases.lease(worker, 8, []).leases == []
+    assert leases.grant(worker, 8, []).answer.leases == []
 
 
 def test_one_worker_of_several_is_not_believed_at_its_second_lease() -> None:

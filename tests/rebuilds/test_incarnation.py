@@ -59,7 +59,7 @@ def test_a_worker_of_another_incarnation_registers_again(worker: Worker) -> None
     _, lease = lease_one(worker)
     execute(ELSEWHERE)
     for ask in (
-        lambda: leases.lease(worker, 1, []),
+        lambda: leases.grant(worker, 1, []),
         lambda: leases.heartbeat(worker, [lease.lease]),
     ):
         with pytest.raises(WorkerGone):
@@ -67,7 +67,7 @@ def test_a_worker_of_another_incarnation_registers_again(worker: Worker) -> None
     renewed = again(worker)
     assert renewed.incarnation == incarnation.current() != worker.incarnation
     with pytest.raises(WorkerGone):
-        leases.lease(worker, 1, [])
+        leases.grant(worker, 1, [])
 
 
 def test_its_leases_are_taken_back_before_their_deadline(worker: Worker) -> None:

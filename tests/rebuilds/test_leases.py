@@ -52,7 +52,7 @@ def worker() -> Worker:
 
 
 def partitions(worker: Worker, wanted: int, *holds: int) -> list[int]:
-    return [item.partition for item in leases.lease(worker, wanted, holds).leases]
+    return [item.partition for item in leases.grant(worker, wanted, holds).answer.leases]
 
 
 # -- granting --------------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ def test_a_partition_has_one_lease_at_a_time(worker: Worker) -> None:
     _, lease = lease_one(worker)
     put("a", xml=BARE)
     assert jobs() == [(lease.partition, "doing"), (lease.partition, "todo")]
-    assert leases.lease(a_worker(name="other"), 8, []).leases == []
+    assert leases.grant(a_worker(name="other"), 8, []).answer.leases == []
 
 
 def test_a_worker_gets_half_of_its_share_so_that_others_get_some() -> None:
@@ -143,7 +143,7 @@ def test_a_token_reaches_its_clusters_only() -> None:
 
 def test_a_job_with_nothing_left_to_do_ends_without_a_lease(worker: Worker) -> None:
     tags.delete("gpu")
-    assert leases.lease(worker, 8, []).leases == []
+    assert leases.grant(worker, 8, []).answer.leases == []
     assert {status for _, status in jobs()} == {"succeeded"}
 
 
@@ -165,7 +165,7 @@ def test_a_lease_for_whole_partitions_is_bounded_by_what_the_worker_evaluates_in
     complete(worker, evaluated(answer, lease))
     assert jobs("todo").count((lease.partition, "todo")) == 1
     # One that does not say its speed is given as much as ever.
-    assert len(leases.lease(worker, 64, []).leases) > 2
+    assert len(leases.grant(worker, 64, []).answer.leases) > 2
 
 
 def test_a_new_definition_comes_before_a_forced_rebuild() -> None:
@@ -371,7 +371,7 @@ def test_what_a_worker_could_not_evaluate_waits_for_its_time_or_for_a_change(
     assert jobs("todo") == [(lease.partition, "todo")]
     assert partitions(worker, 1) == []
     execute("UPDATE procrastinate_jobs SET scheduled_at = now() - interval '1 second'")
-    (again,) = leases.lease(worker, 1, []).leases
+    (again,) = leases.grant(worker, 1, []).answer.leases
     leases.give_up(worker, [again.lease], "the document in slot 1 could not be read", 300)
     queue.defer_partitions([lease.partition], policy.PREVIEW)
     assert partitions(worker, 1) == []

@@ -79,7 +79,7 @@ def revs(text: str) -> set[int]:
 def test_a_lease_and_the_deletion_of_a_cluster(worker: Worker) -> None:
     south = emptied()
     with transaction.atomic():
-        assert len(leases.lease(worker, 8, []).leases) == 1
+        assert len(leases.grant(worker, 8, []).answer.leases) == 1
         # The lease refers to the partition when this commits, and has its job until then.
         other = in_thread(lambda: delete_cluster(south))
         until_blocked()
@@ -104,7 +104,7 @@ def test_a_forced_rebuild_and_the_deletion_of_a_cluster(worker: Worker) -> None:
 
 def test_a_lease_that_is_given_back_and_the_deletion_of_a_cluster(worker: Worker) -> None:
     south = emptied()
-    (lease,) = leases.lease(worker, 8, []).leases
+    (lease,) = leases.grant(worker, 8, []).answer.leases
     # It changes meanwhile, and so has a waiting job beside the lease.
     execute("UPDATE partition SET rev = rev + 1 WHERE id = %s", [lease.partition])
     queue.defer_stale([lease.partition])

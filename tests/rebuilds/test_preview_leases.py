@@ -35,7 +35,7 @@ def user() -> User:
 
 def names(worker: Worker) -> list[set[str]]:
     """What each leased partition is to be evaluated for."""
-    answer = leases.lease(worker, 8, [])
+    answer = leases.grant(worker, 8, []).answer
     return [
         {answer.expressions[str(item.expression)].text for item in lease.expressions}
         for lease in answer.leases
@@ -141,7 +141,7 @@ def test_rebuilds_end_while_previews_never_stop(user: User) -> None:
     rebuild = rebuilds.request(["gpu"], None)
     for number in range(20):
         previews.start(f"//node[{number + 1}]", {}, user, "c")
-        answer = leases.lease(worker, 1, [])
+        answer = leases.grant(worker, 1, []).answer
         for lease in answer.leases:
             complete(worker, evaluated(answer, lease))
         rebuild.refresh_from_db()

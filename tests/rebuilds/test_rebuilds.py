@@ -66,7 +66,7 @@ def test_a_cancelled_forced_rebuild_puts_the_revs_back(worker: Worker) -> None:
     assert revs() == {(1, None)} and state(rebuild) == "cancelled"
     (status,) = freshness.status([tag("gpu")]).values()
     assert status.state == "ready"
-    assert leases.lease(worker, 8, []).leases == []
+    assert leases.grant(worker, 8, []).answer.leases == []
     with pytest.raises(NotCancellable):
         rebuilds.cancel(rebuild.uuid)
     with pytest.raises(NotFound):
@@ -189,7 +189,7 @@ def test_an_expression_that_fails_twice_fails_its_tag_and_no_other(worker: Worke
     assert tag("slow").rebuilds.get().state == "failed"
     assert tag("any").rebuilds.get().state == "complete"
     assert carriers("any") == set("abcdefghij")
-    assert leases.lease(worker, 8, []).leases == []
+    assert leases.grant(worker, 8, []).answer.leases == []
 
 
 def test_a_published_expression_that_fails_keeps_its_nodes(worker: Worker) -> None:

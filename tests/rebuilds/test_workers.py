@@ -161,6 +161,6 @@ def test_a_forgotten_worker_is_told_so() -> None:
     worker = a_worker()
     Worker.objects.all().delete()
     with pytest.raises(WorkerGone):
-        leases.lease(worker, 1, [])
+        leases.grant(worker, 1, [])
     with pytest.raises(WorkerGone):
         leases.heartbeat(worker, [])

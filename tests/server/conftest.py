@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 
 from loadtest.rig.stack import Stack
-from tests.support.servers import common_server, server
+from tests.support.servers import server
 
 
 @pytest.fixture(scope="package")
 def shared_stack(
     django_db_setup: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stack]:
-    yield from common_server(tmp_path_factory)
+    origins = {"TAGMILL_CORS_ORIGINS": "https://other.example.com,https://tags.example.com"}
+    yield from server(tmp_path_factory.mktemp("server"), **origins)
 
 
 @pytest.fixture
@@ -27,8 +28,6 @@ def stack(transactional_db: None, shared_stack: Stack) -> Stack:
 
 
 @pytest.fixture
-def own_stack(
-    transactional_db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Stack]:
+def own_stack(transactional_db: None, tmp_path: Path) -> Iterator[Stack]:
     """As `stack`, a server for one test alone: it may stop it, or count what it has done."""
-    yield from server(tmp_path, monkeypatch)
+    yield from server(tmp_path)

@@ -20,15 +20,10 @@ from tests.support.sql import database_url
 
 @pytest.fixture(params=[("0.2", "5"), ("5", "0.2")], ids=["statement", "lock"])
 def hasty(
-    request: pytest.FixtureRequest,
-    transactional_db: None,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest, transactional_db: None, tmp_path: Path
 ) -> Iterator[Stack]:
     statement, lock = request.param
-    monkeypatch.setenv("TAGMILL_STATEMENT_SECONDS", statement)
-    monkeypatch.setenv("TAGMILL_LOCK_SECONDS", lock)
-    yield from server(tmp_path, monkeypatch)
+    yield from server(tmp_path, TAGMILL_STATEMENT_SECONDS=statement, TAGMILL_LOCK_SECONDS=lock)
 
 
 def test_what_takes_too_long_is_a_problem_that_says_so(

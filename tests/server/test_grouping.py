@@ -29,7 +29,7 @@ from tagmill.matches import verdicts
 from tagmill.tags import tags
 from tests.server.test_serve import call, token_of
 from tests.support.fleet import ANY, BARE, GPU, HAS_GPU, carriers, put
-from tests.support.servers import common_server
+from tests.support.servers import server
 from tests.support.sql import database_url, execute
 from tests.support.threads import blocked, done, in_thread, until, until_blocked
 
@@ -223,7 +223,7 @@ def shared_stack(
     django_db_setup: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stack]:
     """Its uploads settle themselves."""
-    yield from common_server(tmp_path_factory, settle_seconds="5")
+    yield from server(tmp_path_factory.mktemp("server"), TAGMILL_SETTLE_SECONDS="5")
 
 
 @pytest.fixture
@@ -255,7 +255,7 @@ def test_each_upload_of_a_group_has_its_own_outcome(clients: Clients) -> None:
             "forbidden": clients.queue("c", BARE, "viewer"),
             "precondition_failed": clients.queue("c", BARE, If_Match='"0123"'),
             "not_found": clients.queue("nobody", BARE),
-            "unsupported_media_type": clients.queue("c", BARE, Content_Encoding="gzip"),
+            "unsupported_media_type": clients.queue("c", BARE, Content_Encoding="br"),
         }
     first, second = map(done, good)
     assert [first[0], second[0]] == [200, 200]
@@ -344,6 +344,7 @@ def statements(token: str, nodes: str, body: bytes) -> list[str]:
             condition=Condition(None, None),
             content_type=XML,
             body=body,
+            coding=None,
             request_id="0",
         )
         for node in nodes

@@ -12,7 +12,7 @@ from drf_spectacular.generators import SchemaGenerator
 from twisted.internet.testing import MemoryReactorClock
 
 from api.roles import GROUPS, Role
-from api.server import batches, documents, events, expression_sets, imports, lease
+from api.server import batches, documents, events, expression_sets, images, imports, lease
 from api.server.app import Server
 from api.server.described import OPERATIONS
 from api.server.http import Route
@@ -27,6 +27,7 @@ from tests.server.test_workers import fleet, partition
 __all__ = ["fleet"]
 
 PLACES = {
+    "image": "newest",
     **{"uuid": "0d3f5c9e-6a55-4a7c-8d62-5f3f0a3c9b11", "partition": "7"},
     "version": "0" * 32,
 }
@@ -73,7 +74,8 @@ def test_what_is_described_is_served(
     route, groups = route_for(routes, filled(operation.path))
     made: Any = route.make(*groups)
     assert isinstance(made, Native)
-    assert {*made.methods} - {"HEAD"} == {operation.method.upper()}
+    methods = {other.method.upper() for other in OPERATIONS if other.path == operation.path}
+    assert {*made.methods} - {"HEAD"} == methods
     described = schema["paths"][operation.path]
     assert described[operation.method]["operationId"] == operation.name
     assert route_for(routes, f"{filled(operation.path)}/")[0] is route
@@ -109,7 +111,13 @@ def test_native_endpoints_take_those_whom_their_description_names(stack: Stack) 
             # There is no such thing, or no body: who may not do it does not get so far.
             reached = {"nodes_import": 415, "nodes_document_update": 400}.get(operation.name, 404)
             assert status == (reached if is_allowed else 403)
-    for operation in (lease.OPERATION, batches.OPERATION, expression_sets.OPERATION):
+    for operation in (
+        lease.OPERATION,
+        batches.OPERATION,
+        expression_sets.OPERATION,
+        images.GET,
+        images.PUT,
+    ):
         assert ask(operation) == ask(operation, people["admin"]) == (401, "Worker")
     open_to_all = {item.name for item in OPERATIONS if not item.schemes}
     assert open_to_all == {"healthz", "readyz", "metrics"}

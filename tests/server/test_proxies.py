@@ -12,7 +12,7 @@ import pytest
 from loadtest.rig.stack import Stack
 from tagmill.fleet import clusters
 from tests.server.test_serve import call, token_of
-from tests.support.servers import common_server
+from tests.support.servers import server
 
 GUESS = json.dumps({"username": "ann", "password": "?"})
 JSON: Any = {"Content_Type": "application/json"}
@@ -23,7 +23,7 @@ TLS: Any = {"X_Forwarded_Proto": "https"}
 def shared_proxied(
     django_db_setup: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stack]:
-    yield from common_server(tmp_path_factory, trusted_proxies="1")
+    yield from server(tmp_path_factory.mktemp("server"), TAGMILL_TRUSTED_PROXIES="1")
 
 
 @pytest.fixture

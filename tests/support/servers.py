@@ -8,8 +8,6 @@ import sys
 from collections.abc import Generator, Sequence
 from pathlib import Path
 
-import pytest
-
 from loadtest.rig.stack import Stack, free_port, running
 from tests.support.sql import database_url
 
@@ -17,25 +15,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def server(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    options: Sequence[str] = ("--no-maintenance",),
+    folder: Path, options: Sequence[str] = ("--no-maintenance",), **environment: str
 ) -> Generator[Stack, None, None]:
-    monkeypatch.setenv("DATABASE_URL", database_url())
-    monkeypatch.setenv("TAGMILL_VAR", str(tmp_path / "var"))
-    with running(Stack(f"127.0.0.1:{free_port()}", "", tmp_path / "log")) as stack:
+    """The environment is the server's alone: one that starts meanwhile does not inherit it."""
+    named = {"DATABASE_URL": database_url(), "TAGMILL_VAR": str(folder / "var"), **environment}
+    with running(Stack(f"127.0.0.1:{free_port()}", "", folder / "log", named)) as stack:
         stack.start_server(*options)
         yield stack
-
-
-def common_server(
-    tmp_path_factory: pytest.TempPathFactory, **settings: str
-) -> Generator[Stack, None, None]:
-    """One for several tests, with these settings."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in settings.items():
-            patch.setenv(f"TAGMILL_{name.upper()}", value)
-        yield from server(tmp_path_factory.mktemp("server"), patch)
 
 
 def serve(*options: str) -> subprocess.CompletedProcess[str]:
@@ -46,5 +32,5 @@ def serve(*options: str) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=60,
         check=False,
-        env=dict(os.environ),
+        env=os.environ | {"DATABASE_URL": database_url()},
     )

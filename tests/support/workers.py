@@ -85,7 +85,7 @@ def complete(worker: Worker, *results: PartitionResult) -> CompletionAnswer:
 def work(worker: Worker) -> int:
     """Do all the work there is; how many matches were applied."""
     applied = 0
-    while (answer := leases.lease(worker, 64, [])).leases:
+    while (answer := leases.grant(worker, 64, []).answer).leases:
         done = complete(worker, *(evaluated(answer, lease) for lease in answer.leases))
         applied += sum(item.applied for item in done.results)
     return applied
@@ -100,7 +100,7 @@ def gpu_published() -> Worker:
 
 
 def lease_one(worker: Worker) -> tuple[LeaseAnswer, LeasedPartition]:
-    answer = leases.lease(worker, 1, [])
+    answer = leases.grant(worker, 1, []).answer
     (lease,) = answer.leases
     return answer, lease
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import transaction
+from django.db import connection, transaction
 
 from tagmill import locks
 from tagmill.errors import NotFound
@@ -134,3 +134,16 @@ def test_two_last_completions_at_once_record_that_a_preview_is_complete(user: Us
         assert Preview.objects.get().completed_at is None
     done(other)
     assert Preview.objects.get().completed_at is not None
+
+
+def test_the_results_that_complete_a_preview_wake_whoever_waits_for_it(user: User) -> None:
+    previews.start(ANY, {}, user, "c")
+    listener = connection.copy()
+    try:
+        with listener.cursor() as cursor:
+            cursor.execute("LISTEN tagmill_preview")
+        work(a_worker())
+        assert Preview.objects.get().completed_at is not None
+        assert list(listener.connection.notifies(timeout=10, stop_after=1))
+    finally:
+        listener.close()

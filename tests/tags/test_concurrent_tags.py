@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from django.db import transaction
+from django.contrib.auth.models import User
+from django.db import connection, transaction
 
 from tagmill.errors import AlreadyExists
 from tagmill.fleet import clusters
-from tagmill.fleet.models import Partition
+from tagmill.fleet.models import Cluster, Partition
 from tagmill.flows import ingest
+from tagmill.flows.clusters import delete as delete_cluster
 from tagmill.matches import expressions, matches
 from tagmill.matches.matches import Result
 from tagmill.matches.models import Expression
-from tagmill.tags import assignments, publishing, rebuilds, tags
-from tagmill.tags.models import Rebuild
+from tagmill.tags import assignments, previews, publishing, rebuilds, tags
+from tagmill.tags.models import Preview, Rebuild, Tag
 from tests.support.fleet import ANY, HAS_GPU, carriers, north, put, tag, the_partition
 from tests.support.sql import execute
 from tests.support.threads import at_once, done, in_thread, until_blocked
@@ -59,6 +63,96 @@ def test_two_last_completions_at_once_publish_once() -> None:
     assert tag("gpu").pending_expression is None
     assert carriers("gpu") == {"a", "b"}
     assert Rebuild.objects.get().state == "complete"
+
+
+def test_a_tag_made_beside_the_last_completion_is_published() -> None:
+    """Neither sees the other: the tag's transaction has looked at matches, and the worker's at who
+    waits. Then nothing is stale, and no result comes any more."""
+    north("a")
+    tags.create("gpu", definition=HAS_GPU)
+    worker = a_worker()
+    leased = lease_one(worker)
+    with transaction.atomic():
+        tags.create("twin", definition=HAS_GPU)
+        other = in_thread(lambda: complete(worker, evaluated(*leased)))
+        until_blocked()
+    done(other)
+    assert carriers("gpu") == carriers("twin") == {"a"}
+    assert tag("twin").pending_expression is None
+    assert set(Rebuild.objects.values_list("state", flat=True)) == {"complete"}
+
+
+@pytest.mark.parametrize("kind", ["tag", "preview"])
+def test_what_begins_to_wait_after_a_completion_looked_who_waits_ends(kind: str) -> None:
+    """The last result is not seen by what begins to wait until it is committed."""
+    north("a")
+    tags.create("gpu", definition=HAS_GPU)
+    worker, user = a_worker(), User.objects.create_user("ann")
+    leased = lease_one(worker)
+    begun = False
+
+    def begin() -> None:
+        if kind == "tag":
+            tags.create("twin", definition=HAS_GPU)
+        else:
+            previews.start(HAS_GPU, {}, user, "c")
+
+    def beginning(execute: Any, sql: str, *rest: Any) -> Any:
+        nonlocal begun
+        found = execute(sql, *rest)
+        if not begun and "EXISTS (SELECT FROM rebuild WHERE state = 'running')" in sql:
+            begun = True
+            done(in_thread(begin))
+        return found
+
+    with connection.execute_wrapper(beginning):
+        complete(worker, evaluated(*leased))
+    assert begun
+    assert not Tag.objects.exclude(pending_expression=None).exists()
+    assert not Preview.objects.filter(completed_at=None).exists()
+
+
+def test_a_preview_made_beside_the_last_completion_ends() -> None:
+    north("a")
+    tags.create("gpu", definition=HAS_GPU)
+    worker, user = a_worker(), User.objects.create_user("ann")
+    leased = lease_one(worker)
+    with transaction.atomic():
+        previews.start(HAS_GPU, {}, user, "c")
+        done(in_thread(lambda: complete(worker, evaluated(*leased))))
+    assert Preview.objects.get().completed_at is not None
+
+
+def test_a_forced_rebuild_that_is_cancelled_publishes_what_it_kept_back() -> None:
+    """What it made stale was all that a pending definition still waited for."""
+    clusters.create("north")
+    clusters.create("south")
+    put("a", cluster="north")
+    put("b", cluster="south")
+    tags.create("gpu", definition=HAS_GPU)
+    worker = a_worker()
+    first, second = (lease_one(worker) for _ in range(2))
+    complete(worker, evaluated(*first))
+    forced = rebuilds.request(["gpu"], None)
+    complete(worker, evaluated(*second))
+    assert tag("gpu").pending_expression is not None
+    rebuilds.cancel(forced.uuid)
+    assert carriers("gpu") == {"a", "b"}
+    assert set(Rebuild.objects.values_list("state", flat=True)) == {"complete", "cancelled"}
+
+
+def test_a_cluster_that_is_deleted_keeps_no_tag_waiting() -> None:
+    clusters.create("north")
+    south = clusters.create("south")
+    put("a", cluster="north")
+    put("b", cluster="south")
+    tags.create("gpu", definition=HAS_GPU)
+    worker = a_worker(Cluster.objects.get(name="north"))
+    work(worker)
+    ingest.delete("b")
+    assert tag("gpu").pending_expression is not None
+    delete_cluster(south)
+    assert carriers("gpu") == {"a"}
 
 
 def test_a_sweep_publishes_what_is_complete_and_was_not_published() -> None:
@@ -170,7 +264,7 @@ def test_a_collection_during_a_late_completion_does_not_deadlock() -> None:
 
         def apply() -> set[tuple[int, int]]:
             with transaction.atomic():
-                return matches.apply([late], {partition.id: partition}).keys
+                return matches.apply([late], {partition.id: partition}).of(partition.id)
 
         other = in_thread(apply)
         until_blocked()

@@ -47,7 +47,7 @@ def apply(
     **delta: Any,
 ) -> bool:
     found = Result(expression.id, partition.id, rev, bits(*slots), **delta)
-    return bool(matches.apply([found], {partition.id: partition}).keys)
+    return bool(matches.apply([found], {partition.id: partition}).of(partition.id))
 
 
 def audit() -> list[tuple[int | None, int, set[int], set[int]]]:
@@ -158,7 +158,7 @@ def test_a_result_for_a_collected_expression_is_left_out(
     unknown = Result(expression.id + 100, partition.id, 9, bits(0))
     known = Result(expression.id, partition.id, 9, bits(0))
     applied = matches.apply([unknown, known], {partition.id: partition})
-    assert applied.keys == {(expression.id, partition.id)}
+    assert applied.by_partition == {partition.id: {expression.id}}
 
 
 def test_equal_definitions_share_an_expression_and_its_matches(partition: Partition) -> None:
@@ -219,7 +219,7 @@ def three(partition: Partition) -> list[int]:
     ]
     expressions = [key for key in found if key is not None]
     full = [Result(key, partition.id, 9, bits(0)) for key in expressions]
-    assert len(matches.apply(full, {partition.id: partition}).keys) == 3
+    assert len(matches.apply(full, {partition.id: partition}).of(partition.id)) == 3
     assert own_revs() == {None}
     return expressions
 
@@ -290,7 +290,8 @@ def test_a_late_delta_does_not_move_what_is_settled_back(
     three: list[int], partition: Partition
 ) -> None:
     matches.apply(deltas(three, partition, 12, 1), {partition.id: partition})
-    assert not matches.apply(deltas(three, partition, 11, 2), {partition.id: partition}).keys
+    late = deltas(three, partition, 11, 2)
+    assert not matches.apply(late, {partition.id: partition}).by_partition
     partition.refresh_from_db()
     assert partition.settled_rev == 12
     assert members_of(three[0], partition) == {0, 1}

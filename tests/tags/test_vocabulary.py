@@ -73,7 +73,7 @@ def asked() -> int | None:
     """What an idle worker is asked to learn of the only partition; None: nothing at all."""
     leases.learn()
     worker = a_worker(name=f"w{time.monotonic_ns()}")
-    found = leases.lease(worker, 1, []).leases
+    found = leases.grant(worker, 1, []).answer.leases
     assert all(lease.expressions == [] for lease in found)
     leases.give_up(worker, [lease.lease for lease in found], "")
     return found[0].vocabulary_rev if found else None
@@ -259,26 +259,26 @@ def test_learning_waits_until_there_is_nothing_else(partition: Partition) -> Non
     assert leases.learn() == 1
     tags.create("gpu", definition="//node")
     worker = a_worker()
-    (lease,) = leases.lease(worker, 1, []).leases
+    (lease,) = leases.grant(worker, 1, []).answer.leases
     assert (len(lease.expressions), lease.vocabulary_rev) == (1, None)
     evaluated = result(lease, {lease.expressions[0].expression: set()})
     completions.complete(worker, Completion(str(worker.uuid), str(worker.incarnation), [evaluated]))
-    assert leases.lease(worker, 1, []).leases == []
+    assert leases.grant(worker, 1, []).answer.leases == []
     assert leases.learn() == 1
-    (lease,) = leases.lease(worker, 1, []).leases
+    (lease,) = leases.grant(worker, 1, []).answer.leases
     assert (lease.expressions, lease.vocabulary_rev) == ([], -1)
 
 
 def test_a_partition_is_not_left_to_learn_twice(partition: Partition) -> None:
     assert (leases.learn(), leases.learn()) == (1, 0)
-    assert len(leases.lease(a_worker(), 1, []).leases) == 1
+    assert len(leases.grant(a_worker(), 1, []).answer.leases) == 1
     assert leases.learn() == 0
 
 
 def test_a_completion_brings_it(partition: Partition) -> None:
     leases.learn()
     worker = a_worker()
-    (lease,) = leases.lease(worker, 1, []).leases
+    (lease,) = leases.grant(worker, 1, []).answer.leases
     assert lease.vocabulary_rev == -1
     part = [packed(words("<a/>"))]
     said = replace(result(lease, {}), vocabulary=part, vocabulary_base=-1)

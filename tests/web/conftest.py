@@ -21,7 +21,7 @@ from tagmill.work import workers
 from tagmill_expressions import documents
 from tagmill_expressions.vocabulary import Vocabulary
 from tests.support.http import make_user
-from tests.support.servers import common_server
+from tests.support.servers import server
 from tests.support.sql import execute
 from tests.support.threads import until
 from tests.tags.test_vocabulary import learn_parts, packed
@@ -55,7 +55,7 @@ def browser() -> Iterator[Browser]:
 def shared_server(
     browser: Browser, django_db_setup: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stack]:
-    yield from common_server(tmp_path_factory)
+    yield from server(tmp_path_factory.mktemp("server"))
 
 
 @pytest.fixture

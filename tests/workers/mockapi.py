@@ -16,6 +16,7 @@ from twisted.web.server import NOT_DONE_YET, Site
 
 from tagmill_wire import bitmap
 from tagmill_wire.messages import (
+    SHARES_SINCE,
     Batch,
     BatchNode,
     Completion,
@@ -23,6 +24,7 @@ from tagmill_wire.messages import (
     Heartbeat,
     LeaseRequest,
     Register,
+    ShareRequest,
     dump,
     load,
 )
@@ -63,7 +65,7 @@ class MockApi(Resource):
 
     A fault takes the request and answers bytes or NOT_DONE_YET; None behaves. `work` is what is
     leased next: (partition id, {expression id: base_rev}). `live`: the version of an expression set
-    and its ids, by which leases name expressions.
+    and its ids, by which leases name expressions. `share`: its epoch, and the partitions of it.
     """
 
     isLeaf = True
@@ -94,12 +96,15 @@ class MockApi(Resource):
             "batch_bytes": 1 << 22,
             "protocol": 2,
         }
+        self.share: tuple[int, list[int]] = (1, [])
+        self.shares: list[ShareRequest] = []
         self.evaluation_seconds: float | None = None
         self.most_nodes = 1000
         self.parked: list[Any] = []
         self.live: tuple[str, list[int]] | None = None
         self.fetched: list[str] = []
         self.numbers = itertools.count(1)
+        self.images: dict[tuple[int, str], tuple[str, bytes]] = {}
         self._waiting: list[tuple[Callable[[], bool], Deferred[None]]] = []
         self.port: Any = None
 
@@ -125,6 +130,8 @@ class MockApi(Resource):
     def render(self, request: Any) -> Any:
         path = request.path.decode().removeprefix("/api/v1/")
         call = {"partitions": "batch", "expression-sets": "set"}.get(path.split("/")[0])
+        if "/images/" in path:
+            call = "share" if request.method == b"PUT" else "image"
         call = call or path.removeprefix("workers/")
         request.setHeader("Content-Type", "application/json")
         request.body = body = request.content.read()
@@ -138,6 +145,8 @@ class MockApi(Resource):
     def behave(self, request: Any) -> Any:
         """What the request is answered with where there is no fault, or after it."""
         path = request.path.decode().removeprefix("/api/v1/")
+        if "/images/" in path:
+            return self._image(request, path)
         if path.startswith("partitions/"):
             return self._batch(request, int(path.split("/")[1]))
         if path.startswith("expression-sets/"):
@@ -151,7 +160,13 @@ class MockApi(Resource):
 
     def _heartbeat(self, request: Any, body: bytes) -> bytes:
         load(Heartbeat, body)
-        return orjson.dumps({"lost": self.lost})
+        epoch = {"epoch": self.share[0]} if self.registration["protocol"] >= SHARES_SINCE else {}
+        return orjson.dumps({"lost": self.lost, **epoch})
+
+    def _share(self, request: Any, body: bytes) -> bytes:
+        self.shares.append(load(ShareRequest, body))
+        epoch, partitions = self.share
+        return orjson.dumps({"epoch": epoch, "partitions": partitions})
 
     def _lease(self, request: Any, body: bytes) -> Any:
         self.asked.append(load(LeaseRequest, body))
@@ -188,6 +203,8 @@ class MockApi(Resource):
         texts = {str(key): {"text": self.expressions[key], "namespaces": {}} for key in keys}
         named = self.registration["incarnation"]
         answer: dict[str, Any] = {"leases": leases, "expressions": texts, "incarnation": named}
+        if self.registration["protocol"] >= SHARES_SINCE:
+            answer["epoch"] = self.share[0]
         if self.evaluation_seconds is not None:
             answer["evaluation_seconds"] = self.evaluation_seconds
         if self.live is not None:
@@ -238,6 +255,22 @@ class MockApi(Resource):
         for name, value in PageHead.of(batch).headers().items():
             request.setHeader(name, value)
         return zstandard.compress(dump(batch))
+
+    def _image(self, request: Any, path: str) -> Any:
+        """As the server: the newest of each partition and schema."""
+        _, partition, _, name = path.split("/")
+        key = int(partition)
+        if request.method == b"PUT":
+            schema = name.rsplit("-", 2)[1]
+            self.images[key, schema] = (name, request.body)
+            return b'{"outcome": "stored"}'
+        schema = request.args[b"schema"][0].decode()
+        found = self.images.get((key, schema))
+        if found is None or not found[0].startswith(request.args[b"incarnation"][0].decode()):
+            return problem(404, "image_missing")(request)
+        request.setHeader("Tagmill-Image", found[0])
+        request.setHeader("Content-Type", "application/octet-stream")
+        return found[1]
 
     def _complete(self, request: Any, body: bytes) -> bytes:
         message = load(Completion, body)

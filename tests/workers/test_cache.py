@@ -376,7 +376,8 @@ def test_a_disk_that_has_more_than_memory_takes(life: Life) -> None:
 
 
 def test_a_tier_without_room_lets_newcomers_pass(life: Life) -> None:
-    life.options = ("--cache-full-ratio", "0.1", "--cache-bytes", "1MiB")
+    low = ("--cache-dirty-ratio", "0.1", "--cache-dirty-high-ratio", "0.1")
+    life.options = ("--cache-full-ratio", "0.1", "--cache-bytes", "1MiB", *low)
     big = f"<list>{random.Random(1).randbytes(60_000).hex()}</list>"
     for partition in life.data.values():
         partition.put(0, big)

@@ -33,6 +33,8 @@ from twisted.web.error import SchemeNotSupported
 from twisted.web.http import PotentialDataLoss
 from twisted.web.http_headers import Headers
 
+from tagmill_wire import frames
+from tagmill_wire.images import IMAGE, MEDIA_TYPE, NEWEST
 from tagmill_wire.messages import (
     TOKEN_SCHEME,
     Completion,
@@ -46,14 +48,19 @@ from tagmill_wire.messages import (
     Message,
     Register,
     Registered,
+    Share,
+    ShareRequest,
     WireError,
     dump,
     load,
 )
 from tagmill_wire.pagehead import PageHead
 from tagmill_worker import pages
+from tagmill_worker.cache import bundle
 from tagmill_worker.errors import (
     AnswerTooLarge,
+    ImageMissing,
+    ImagesOff,
     NotFound,
     ProtocolError,
     Refused,
@@ -72,11 +79,19 @@ CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 60.0
 # An answer that is not a page: 256 leases of 500 expressions are some 20 MB.
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
-# Heartbeat, long-poll, page and completion at the same time.
-CONNECTIONS = 4
+# Heartbeat, long-poll, page, completion, and a page to be warmed at the same time.
+CONNECTIONS = 5
 MAX_DETAIL = 300
-# The code of the problem that says so.
-UNKNOWN_SET = "unknown_expression_set"
+# Servers of before know JSON alone, and never look.
+BATCH_TYPES = f"{frames.MEDIA_TYPE}, application/json"
+# By the code of the problem that says so.
+MISSING = {
+    "unknown_expression_set": UnknownSet,
+    "image_missing": ImageMissing,
+    "images_off": ImagesOff,
+}
+# An image takes this much longer to send or fetch, at worst.
+MIN_BYTES_PER_SECOND = 512 * 1024
 
 
 class Client:
@@ -117,6 +132,9 @@ class Client:
     async def give_up(self, message: GiveUp) -> None:
         await self._ask("POST", "workers/fail", dump(message), MAX_ANSWER_BYTES)
 
+    async def share(self, message: ShareRequest) -> Share:
+        return await self._post("workers/share", message, Share)
+
     async def batch(
         self,
         partition: int,
@@ -138,7 +156,9 @@ class Client:
         }
         query = urlencode({key: value for key, value in asked.items() if value is not None})
         path = f"partitions/{partition}/nodes?{query}"
-        headers, body = await self._ask("GET", path, None, self._most_page_bytes)
+        headers, body = await self._ask(
+            "GET", path, None, self._most_page_bytes, accept=BATCH_TYPES
+        )
         is_zstd = _is_zstd(headers)
         try:
             head = PageHead.read(lambda name: _header(headers, name))
@@ -157,6 +177,20 @@ class Client:
         except WireError as error:
             raise ProtocolError(f"{path}: {error}") from None
 
+    async def image(self, partition: int, schema: str, incarnation: str) -> tuple[str, bytes]:
+        """The newest image that was shared: its name, and its bytes, which are not looked at.
+        Raises ImageMissing, and ImagesOff."""
+        query = urlencode({"incarnation": incarnation, "schema": schema})
+        path = f"partitions/{partition}/images/{NEWEST}?{query}"
+        headers, body = await self._ask("GET", path, None, bundle.MAX_BYTES)
+        return _header(headers, IMAGE) or "", body
+
+    async def share_image(self, partition: int, name: str, body: bytes) -> None:
+        """Also where the server has one as new already. Raises ImagesOff."""
+        path = f"partitions/{partition}/images/{name}"
+        longer = len(body) // MIN_BYTES_PER_SECOND
+        await self._ask("PUT", path, body, MAX_ANSWER_BYTES, longer, kind=MEDIA_TYPE)
+
     async def close(self) -> None:
         await self._pool.closeCachedConnections()
 
@@ -168,10 +202,28 @@ class Client:
             raise ProtocolError(f"{path}: {error}") from None
 
     async def _ask(
-        self, method: str, path: str, body: bytes | None, most: int, wait: int = 0
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        most: int,
+        wait: int = 0,
+        *,
+        kind: str = "application/json",
+        accept: str = "application/json",
     ) -> tuple[Headers, bytes]:
         """Headers and body of a good answer. Raises ServerError."""
-        exchange = Deferred.fromCoroutine(self._exchange(method, path, body, most, wait))
+        asked: dict[str | bytes, str | bytes] = {
+            "Authorization": self._authorization,
+            "Accept": accept,
+        }
+        if body is None:
+            asked["Accept-Encoding"] = "zstd"
+        else:
+            asked["Content-Type"] = kind
+        if wait and kind != MEDIA_TYPE:
+            asked["Prefer"] = f"wait={wait}"
+        exchange = Deferred.fromCoroutine(self._exchange(method, path, asked, body, most))
         is_late = False
 
         def expire() -> None:
@@ -195,18 +247,13 @@ class Client:
         raise error_of(status, headers, data)
 
     async def _exchange(
-        self, method: str, path: str, body: bytes | None, most: int, wait: int
+        self,
+        method: str,
+        path: str,
+        headers: dict[str | bytes, str | bytes],
+        body: bytes | None,
+        most: int,
     ) -> tuple[int, Headers, bytes]:
-        headers: dict[str | bytes, str | bytes] = {
-            "Authorization": self._authorization,
-            "Accept": "application/json",
-        }
-        if body is None:
-            headers["Accept-Encoding"] = "zstd"
-        else:
-            headers["Content-Type"] = "application/json"
-        if wait:
-            headers["Prefer"] = f"wait={wait}"
         # unbuffered: treq would keep the body a second time. Its wrapper adds nothing needed here.
         response = await self._http.request(
             method, self._root + path, data=body, headers=headers, unbuffered=True
@@ -286,7 +333,7 @@ def error_of(status: int, headers: Headers, body: bytes) -> ServerError:
     if status == HTTPStatus.GONE:
         return WorkerGone(detail)
     if status == HTTPStatus.NOT_FOUND:
-        return UnknownSet(detail) if code == UNKNOWN_SET else NotFound(detail)
+        return MISSING.get(code, NotFound)(detail)
     if status in (408, 425, 429) or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return Unavailable(f"{status} {code}: {detail}", retry_after(headers), status)
     if status >= HTTPStatus.BAD_REQUEST:

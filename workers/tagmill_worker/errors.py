@@ -6,7 +6,9 @@ WorkerError
 │   ├── Unauthorized     401/403: the token is wrong or revoked; there is no point in going on
 │   ├── WorkerGone       410: register again
 │   ├── NotFound         404: the partition has gone
-│   │   └── UnknownSet       unknown_expression_set: the server does not know this version
+│   │   ├── UnknownSet       unknown_expression_set: the server does not know this version
+│   │   ├── ImageMissing     image_missing: nobody has shared one
+│   │   └── ImagesOff        images_off: the server keeps none
 │   ├── Refused          another 4xx: the server understood and said no
 │   └── Unavailable      no answer, half an answer, 429 or 5xx: try again later
 │       └── ProtocolError    an answer that is not the protocol's, as a proxy's login page
@@ -48,6 +50,14 @@ class NotFound(ServerError):
 
 class UnknownSet(NotFound):
     """The expression set was superseded a while ago."""
+
+
+class ImageMissing(NotFound):
+    """Nobody has shared an image of this kind."""
+
+
+class ImagesOff(NotFound):
+    """The server keeps no shared images."""
 
 
 class Refused(ServerError):

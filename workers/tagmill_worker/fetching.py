@@ -49,10 +49,18 @@ class Fetcher:
         """`answers` gets what fires when a page is evaluated, also where a later one fails."""
         after: int | None = None
         learn = job.lease.vocabulary_rev
-        if job.held is not None and job.held.is_on_disk and (job.full or job.learns_held):
+        path = "documents" if job.held is None else "hot"
+        needs_pages = bool(job.full) or job.learns_held
+        if job.held is not None and job.held.is_on_disk and needs_pages:
             await self._evaluator.below(1 << 30, self._settings.prefetch)
-            await self._holdings.read(job)
+            path = "warm" if await self._holdings.read(job) else "documents"
+        if job.since is None:
+            await self._evaluator.below(1 << 30, self._settings.prefetch)
+            path = "shared" if await self._holdings.read_shared(job) else "documents"
+        self._metrics.paths.labels(path).inc()
         while not job.is_current:
+            if job.politely is not None:
+                await job.politely()
             await self._evaluator.below(1 << 30, self._settings.prefetch)
             page = await self._page(job, after)
             job.pages.append(page)
@@ -62,12 +70,13 @@ class Fetcher:
             after = page.next
             if after is None:
                 break
-        if job.held is not None and (job.full or job.learns_held):
+        if job.held is not None and (job.full or job.learns_held or job.pass_.is_warming):
             if not job.learns_held:
                 learn = None
             # Newest first: the child takes a slot from the first page that names it.
             for page in reversed(job.held.pages):
-                done = self._evaluator.submit(job.pass_, page, job.full, learn)
+                packed = job.packed.pop(page.key, b"")
+                done = self._evaluator.submit(job.pass_, page, job.full, learn, packed)
                 answers.append(done.addCallback(job.add))
 
     async def _page(self, job: Job, after: int | None) -> Page:

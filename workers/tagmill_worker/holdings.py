@@ -1,7 +1,7 @@
 """The images that the worker holds, in one incarnation of the database.
 
-A partition is taken from the nearest place that has it: the store (memory), the cache (disk), the
-server.
+A partition is taken from the nearest place that has it: the store (memory), the cache (disk), what
+another worker has shared, the server's documents.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import structlog
 from twisted.internet.defer import Deferred
 
+from tagmill_worker.cache.shared import Shared
 from tagmill_worker.cache.tier import Tier
 from tagmill_worker.evaluators.process import EvaluatorProcess
 from tagmill_worker.job import Job
@@ -29,12 +30,14 @@ class Holdings:
         metrics: Metrics,
         evaluator: EvaluatorProcess,
         tier: Tier | None = None,
+        shared: Shared | None = None,
     ) -> None:
         self.incarnation = ""
         self._store = store
         self._metrics = metrics
         self._evaluator = evaluator
         self._tier = tier
+        self._shared = shared
         self._saving = 0
 
     def partitions(self) -> list[int]:
@@ -54,10 +57,21 @@ class Holdings:
             image = Image(rev, [], 0, 0, is_on_disk=True)
         return image
 
+    def has(self, partition: int) -> bool:
+        """Whether it need not be fetched whole."""
+        on_disk = self._tier is not None and self._tier.has(partition)
+        return on_disk or partition in self._store
+
     def drop(self, partition: int) -> None:
         self._store.drop(partition)
         if self._tier is not None:
             self._tier.drop(partition)
+
+    def distrust(self, job: Job) -> None:
+        """It could not be evaluated: the next attempt is without what another worker shared."""
+        if job.shared and self._shared is not None:
+            self._shared.distrust(job.shared)
+            self.drop(job.lease.partition)
 
     async def adopt(self, incarnation: str) -> bool:
         """Whatever was stored in another incarnation of the database is dropped: its revs name
@@ -78,16 +92,16 @@ class Holdings:
             await self._tier.open(incarnation)
         return is_other
 
-    async def read(self, job: Job) -> None:
+    async def read(self, job: Job) -> bool:
         """The pages of an image that is on the disk; where that is not so after all, the job goes
-        on without it."""
+        on without it. Whether it is."""
         partition = job.lease.partition
         found = None
         if self._tier is not None and job.incarnation == self._tier.incarnation:
             found = await self._tier.read(partition)
         if found is None or found[0] < (job.held_rev or 0):
             job.without_held()
-            return
+            return False
         rev, pages = found
         image = Image.of(pages) if pages else Image(rev, [], 0, 0)
         image.rev = rev
@@ -96,6 +110,27 @@ class Holdings:
         is_taken = job.incarnation == self.incarnation and self._take(partition, image)
         job.is_held_passing = not is_taken
         self._measure()
+        return True
+
+    async def read_shared(self, job: Job) -> bool:
+        """What another worker has shared of a partition of which nothing is held. Whether it did.
+        Raises WorkerGone, Unauthorized and CancelledError."""
+        if self._shared is None or job.is_abandoned:
+            return False
+        partition = job.lease.partition
+        found = await self._shared.fetch(partition, job.incarnation)
+        if found is None or job.is_abandoned:
+            return False
+        name, bundle = found
+        image = Image.of(bundle.pages) if bundle.pages else Image(0, [], 0, 0)
+        image.rev = bundle.rev
+        job.with_shared(name, image, bundle.packed)
+        is_current = job.incarnation == self.incarnation
+        job.is_held_passing = not (is_current and self._take(partition, image))
+        if is_current and self._tier is not None:
+            job.written = self._tier.put(partition, bundle.rev, bundle.pages, is_shared=True)
+        self._measure()
+        return True
 
     def keep(self, job: Job) -> None:
         """Into the store, unless the image was dropped meanwhile."""
@@ -124,6 +159,22 @@ class Holdings:
         self._saving += 1
         done = Deferred.fromCoroutine(self._save_images(job))
         done.addErrback(lambda failure: log.error("images were not saved", exc_info=failure.value))
+
+    def warmed(self, job: Job) -> bool:
+        """As `keep` and `evaluated`, of a partition that no lease is about: what a lease has left
+        here meanwhile is as good. Whether the partition is held."""
+        if self.has(job.lease.partition) and job.since is None:
+            self.forget(job)
+            return True
+        self.keep(job)
+        self.evaluated(job)
+        return self.has(job.lease.partition)
+
+    def forget(self, job: Job) -> None:
+        """The child need not keep what it has of the job's pages."""
+        job.is_abandoned = True
+        self._evaluator.cancel(job.pass_)
+        self._evaluator.forget(job.passing)
 
     # -- the cache -------------------------------------------------------------------------------
 
@@ -157,7 +208,7 @@ class Holdings:
             await tier.settled()
             held = job.held.pages if job.held is not None else []
             for page in [*held, *job.pages]:
-                stem = None if page.is_empty else tier.wants_image(page)
+                stem = None if page.is_empty else tier.images.wanted(page)
                 if stem is not None:
                     await self._evaluator.save(page, stem)
         finally:

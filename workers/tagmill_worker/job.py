@@ -11,7 +11,7 @@ where there is none yet.
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from msgspec import UNSET
@@ -59,12 +59,18 @@ class Job:
     """Whether the store has no room for its pages: they are forgotten with the job."""
     was_read: bool = False
     """Whether the pages of `held` came from the cache."""
+    shared: str = ""
+    """The name of the shared image that `held` came from."""
+    packed: dict[int, bytes] = field(default_factory=dict)
+    """The images of the pages of `held`, by their keys, until they are asked."""
     is_held_passing: bool = False
     """Whether the store has no room for those: they are forgotten with the job."""
     written: Deferred[bool] | None = None
     """Fires when its pages are in the cache, or are not going to be."""
     fetching: Deferred[None] | None = None
     live: DefinedSet | None = None
+    politely: Callable[[], Awaitable[None]] | None = None
+    """Called before each page of a job that nobody waits for."""
 
     @property
     def everything(self) -> list[int]:
@@ -96,6 +102,13 @@ class Job:
         """The pages that nobody will ask for once the job has ended."""
         held = self.held.pages if self.is_held_passing and self.held is not None else []
         return [*held, *(self.pages if self.is_passing else [])]
+
+    def with_shared(self, name: str, image: Image, packed: dict[int, bytes]) -> None:
+        """Another worker's image takes the place of what is held, which is nothing: what has
+        changed since is fetched, and everything is evaluated."""
+        self.held, self.shared, self.packed = image, name, packed
+        self.held_rev = self.since = image.rev
+        self.was_read = True
 
     def without_held(self) -> None:
         """What was held is not there after all: everything is fetched. Nothing was until now."""
@@ -206,6 +219,13 @@ def plan(
     held_rev = None if held is None else held.rev
     pass_ = Pass(expressions)
     return Job(lease, incarnation, held, held_rev, since, deltas, full, pass_, live=live)
+
+
+def warming(partition: int, incarnation: str, politely: Callable[[], Awaitable[None]]) -> Job:
+    """A job without expressions and lease: the partition is fetched, to be held."""
+    lease = LeasedPartition("", partition, "", rev=0, capacity=0, expressions=[])
+    pass_ = Pass({}, is_warming=True)
+    return Job(lease, incarnation, None, None, None, {}, [], pass_, politely=politely)
 
 
 def _bases(lease: LeasedPartition, live: DefinedSet | None) -> dict[int, int | None]:

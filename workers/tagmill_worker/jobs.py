@@ -113,6 +113,7 @@ class Jobs:
             delay=delay,
             exc_info=None if isinstance(error, WorkerError) else error,
         )
+        self._holdings.distrust(job)
         if isinstance(error, Refused):
             # Perhaps a rev that the partition has never had: the next time it is fetched whole.
             self._holdings.drop(job.lease.partition)

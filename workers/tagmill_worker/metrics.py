@@ -92,6 +92,7 @@ class Metrics:
             **make,
         )
         self._cache(make)
+        self._share(make)
         lost = Gauge(
             "tagmill_worker_log_lines_lost",
             "Lines of the log that could not be written, as to a full disk",
@@ -99,6 +100,25 @@ class Metrics:
         )
         lost.set_function(lambda: logs.STREAM.lost)
         self.store_partitions = Gauge("tagmill_worker_store_partitions", "Partitions held", **make)
+
+    def _share(self, make: dict[str, Any]) -> None:
+        self.share_epoch = Gauge(
+            "tagmill_worker_share_epoch", "Epoch of the share that the worker knows", **make
+        )
+        self.share_partitions = Gauge(
+            "tagmill_worker_share_partitions", "Partitions that the worker should hold", **make
+        )
+        self.share_missing = Gauge(
+            "tagmill_worker_share_missing_partitions",
+            "Partitions of its share that the worker is still to warm",
+            **make,
+        )
+        self.warmed = Counter(
+            "tagmill_worker_warmed",
+            "Partitions fetched ahead of leases: `warmed`, `full` (no room), `gone` or `failed`",
+            ["outcome"],
+            **make,
+        )
 
     def _cache(self, make: dict[str, Any]) -> None:
         self.cache_off = Gauge(
@@ -120,6 +140,24 @@ class Metrics:
             "How long the partition that was kept first, or found at the start, is in the cache",
             **make,
         )
+        self.cache_state_bytes = Gauge(
+            "tagmill_worker_cache_state_bytes",
+            "Bytes of the cache's partitions: `clean` (others have them, or nearly), `dirty` (not"
+            " shared yet) or `flushing`",
+            ["state"],
+            **make,
+        )
+        self.cache_dirty_age = Gauge(
+            "tagmill_worker_cache_dirty_oldest_seconds",
+            "How long the partition that waits longest to be shared does so",
+            **make,
+        )
+        self.cache_flushes = Counter(
+            "tagmill_worker_cache_flushes",
+            "Partitions shared with other workers: `stored`, `failed` (tried again) or `refused`",
+            ["outcome"],
+            **make,
+        )
         self.cache_reads = Counter(
             "tagmill_worker_cache_reads",
             "Partitions read from the cache: `hit`, `miss` (the file has gone) or `damaged`",
@@ -139,6 +177,34 @@ class Metrics:
         )
         self.cache_evicted = Counter(
             "tagmill_worker_cache_evicted", "Partitions evicted from the cache", **make
+        )
+        self._shared(make)
+
+    def _shared(self, make: dict[str, Any]) -> None:
+        self.paths = Counter(
+            "tagmill_worker_paths",
+            "Partitions by where their pages came from: `hot` (memory), `warm` (the cache),"
+            " `shared`, or `documents`, for all or for what has changed",
+            ["path"],
+            **make,
+        )
+        self.shared_reads = Counter(
+            "tagmill_worker_shared_reads",
+            "Shared images asked for: `hit`, `miss`, or `failed`",
+            ["outcome"],
+            **make,
+        )
+        self.shared_images = Counter(
+            "tagmill_worker_shared_images",
+            "Images of pages in shared ones: `opened` instead of parsing, or `damaged`",
+            ["outcome"],
+            **make,
+        )
+        self.shared_bytes = Counter(
+            "tagmill_worker_shared_bytes",
+            "Bytes of shared images, `read` and `written`",
+            ["direction"],
+            **make,
         )
 
     def identify(self, worker: str, said: Register) -> None:

@@ -26,6 +26,7 @@ API = "/api/v1"
 MIN_EVALUATION_BYTES = 256 * 2**20
 MIN_CACHE_BYTES = 2**20
 MIN_RATIO = 0.1
+MAX_FLUSH_SECONDS = 86_400
 
 
 def evaluation_bytes(text: str) -> int:
@@ -50,6 +51,13 @@ def ratio(text: str) -> float:
     value = seconds(text)
     if not MIN_RATIO <= value <= 1:
         raise ValueError("must be a number from 0.1 to 1")
+    return value
+
+
+def flush_seconds(text: str) -> float:
+    value = seconds(text)
+    if not 1 <= value <= MAX_FLUSH_SECONDS:
+        raise ValueError(f"must be a number of seconds from 1 to {MAX_FLUSH_SECONDS}")
     return value
 
 
@@ -188,6 +196,21 @@ class Settings:
         "Share of them from which newcomers pass, unless something idle makes room, and above which"
         " partitions are evicted, down to 0.02 below. From 0.1 to 1.",
     )
+    cache_dirty_ratio: float = option(
+        ratio,
+        "0.3",
+        "Share of them that may wait to be shared with other workers; above it one partition is"
+        " uploaded at a time.",
+    )
+    cache_dirty_high_ratio: float = option(
+        ratio,
+        "0.4",
+        "Share of them above which four are. Not below `--cache-dirty-ratio`, nor above"
+        " `--cache-full-ratio`.",
+    )
+    cache_flush_seconds: float = option(
+        flush_seconds, "60", "The longest that one waits to be uploaded, 1 to 86400 seconds."
+    )
     shadow: float = option(
         share, "0", "Share of the documents, 0 to 1, on which the kernel is compared with lxml."
     )
@@ -249,6 +272,13 @@ def load(arguments: list[str], environment: Mapping[str, str]) -> Settings:
             problems.append(f"{source}: {error}")
     if not problems and bool(values["cache_dir"]) != bool(values["cache_bytes"]):
         problems.append("--cache-dir and --cache-bytes are given both or not at all")
+    ratios = [f"--cache-{name}-ratio" for name in ("dirty", "dirty-high", "full")]
+    if not problems and not (
+        values["cache_dirty_ratio"]
+        <= values["cache_dirty_high_ratio"]
+        <= values["cache_full_ratio"]
+    ):
+        problems.append(f"{', '.join(ratios)} must not decrease in this order")
     if problems:
         raise BadSettings("; ".join(problems))
     return Settings(**values)

@@ -1,9 +1,11 @@
 // The frame: where one may go, who is logged in, and the page that the address names.
 import { html, keyed, nothing } from "./vendor/lit.mjs";
+import { forget } from "./base/asked.mjs";
 import { connection } from "./base/http.mjs";
 import { Part } from "./base/page.mjs";
 import { here, route } from "./base/route.mjs";
 import { session } from "./base/session.mjs";
+import { showCommands } from "./parts/curl.mjs";
 import "./pages/tags.mjs";
 
 const ICON = new URL("style/icon.svg", import.meta.url).pathname;
@@ -40,10 +42,21 @@ PAGES.vocabulary = {
   load: () => import("./pages/vocabulary.mjs"),
   shows: () => html`<tm-vocabulary></tm-vocabulary>`,
 };
+PAGES.recipes = {
+  title: "Recipes",
+  load: () => import("./pages/recipes.mjs"),
+  shows: () => html`<tm-recipes></tm-recipes>`,
+};
+PAGES.account = {
+  title: "Your account",
+  load: () => import("./pages/account.mjs"),
+  shows: () => html`<tm-account></tm-account>`,
+};
 const LINKS = [
   ["tags", "/", "Tags"],
   ["nodes", "/nodes/", "Nodes"],
   ["vocabulary", "/vocabulary", "Vocabulary"],
+  ["recipes", "/recipes", "Recipes"],
   ["fleet", "/fleet", "Fleet"],
   ["health", "/health", "Health"],
 ];
@@ -63,7 +76,9 @@ class App extends Part {
   }
 
   changed() {
+    const before = this.place;
     this.place = here();
+    if (before.page !== this.place.page || before.name !== this.place.name) forget();
     void this.load();
     // A screen reader goes on at the new page.
     void this.updateComplete.then(() => this.querySelector("main")?.focus());
@@ -97,9 +112,10 @@ class App extends Part {
           </ul>
         </nav>
         <div class="who small">
-          <span class="name" title="${session.user}, ${session.role}"
-            >${session.user} <span class="quiet">${session.role}</span></span
+          <a class="name" href="/account" title="${session.user}, ${session.role}: tokens and files"
+            >${session.user} <span class="quiet">${session.role}</span></a
           >
+          <button class="small" @click=${showCommands}>Copy as curl</button>
           <form method="post" action="/logout/">
             <input type="hidden" name="csrfmiddlewaretoken" .value=${csrf()} /><button class="small">Log out</button>
           </form>

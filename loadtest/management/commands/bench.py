@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from rich.console import Console
 
 from loadtest.bench import Bench, BenchError, Session, write_json
+from loadtest.benches.cache import CacheBench
 from loadtest.benches.calibrate import CalibrateBench
 from loadtest.benches.change import ChangeBench
 from loadtest.benches.check import CheckBench
@@ -23,6 +24,9 @@ from loadtest.benches.polls import PollsBench
 from loadtest.benches.preview import PreviewBench
 from loadtest.benches.rebuild import RebuildCommand
 from loadtest.benches.sweep import SweepBench
+from loadtest.benches.tiers import TiersBench
+from loadtest.benches.web import WebBench
+from loadtest.chaos.bench import ChaosBench
 from loadtest.report.report import ReportBench
 from loadtest.rig.scratch import scratch_database
 from loadtest.rig.stack import StackError
@@ -34,10 +38,14 @@ BENCHES: tuple[type[Bench], ...] = (
     ChangeBench,
     PreviewBench,
     PollsBench,
+    CacheBench,
     SweepBench,
+    TiersBench,
     GrowthBench,
     CalibrateBench,
     CheckBench,
+    ChaosBench,
+    WebBench,
     ReportBench,
 )
 INTERRUPTED = 130  # what a shell says of a process that Ctrl-C ended

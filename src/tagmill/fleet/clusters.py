@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
@@ -24,11 +24,34 @@ def named(key: str, among: QuerySet[Cluster] | None = None) -> Cluster:
     if found is None and "\0" not in key:
         found = rows.filter(name=key).first()
     if found is None:
-        raise NotFound(
-            f"there is no cluster {key!r}: create it first (POST /api/v1/clusters/)",
-            field="cluster",
-        )
+        raise missing(key)
     return found
+
+
+def all_named(keys: Sequence[str]) -> list[Cluster]:
+    """As `named`, of each key in its order, by one query."""
+    uuids = {key: uuid for key in keys if (uuid := _uuid(key)) is not None}
+    names = [key for key in keys if "\0" not in key]
+    rows = Cluster.objects.filter(Q(uuid__in=uuids.values()) | Q(name__in=names))
+    found: dict[str | UUID, Cluster] = {}
+    for cluster in rows:
+        found |= {cluster.uuid: cluster, cluster.name: cluster}
+
+    def one(key: str) -> Cluster:
+        cluster = found.get(uuids[key]) if key in uuids else None
+        cluster = cluster or found.get(key)
+        if cluster is None:
+            raise missing(key)
+        return cluster
+
+    return [one(key) for key in keys]
+
+
+def missing(key: str) -> NotFound:
+    return NotFound(
+        f"there is no cluster {key!r}: create it first (POST /api/v1/clusters/)",
+        field="cluster",
+    )
 
 
 def create(name: str) -> Cluster:

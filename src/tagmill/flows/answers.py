@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol, TypeVar
 
 import structlog
@@ -12,10 +13,11 @@ from msgspec import UNSET, UnsetType
 from tagmill.errors import Invalid
 from tagmill.fleet import incarnation
 from tagmill.matches import expression_sets, matches
+from tagmill.matches.comparing import Changed, Slots
 from tagmill.matches.expression_sets import ExpressionSet
+from tagmill.matches.flips import Evaluated
 from tagmill_wire import bitmap
 from tagmill_wire.messages import Completion, MatchResult, PartitionResult
-from tagmill_wire.sets import Order
 
 log = structlog.get_logger("tagmill.completions")
 
@@ -60,20 +62,29 @@ class Answered:
         whole = {match.expression for match in self.part.matches if match.base_rev is None}
         return whole.union(self.empty)
 
+    def by_slots(self, partition: Place) -> Evaluated | None:
+        """All that it says, where that is of changed slots and of one base. Raises Invalid."""
+        bases = set(self.deltas.values())
+        if self.part.matches or self.empty or len(bases) != 1:
+            return None
+        self._check(partition)
+        # Slots that nobody has been given yet hold no node.
+        positions = [slot if slot < partition.next_slot else None for slot in self.holds]
+        slots = Slots(list(self.holds), positions)
+        # A changed slot's position is its own number.
+        verdicts = _OfSlots(list(self.deltas), self.positions, self.holds)
+        return Evaluated(self.part.rev, Changed(bases.pop(), slots, verdicts))
+
     def results(self, partition: Place) -> list[matches.Result]:
         """Raises Invalid."""
         part, path = self.part, self.path
-        self._check_rev(partition)
+        self._check(partition)
         # Slots that nobody has been given yet hold no node.
         taken = (1 << partition.next_slot) - 1
         found = [
             _result(match, part.rev, partition, taken, f"{path}.matches[{number}]")
             for number, match in enumerate(part.matches)
         ]
-        if any(slot >= partition.capacity for slot in self.holds):
-            raise Invalid(
-                f"partition {partition.id} has {partition.capacity} slots", field=f"{path}.changed"
-            )
         members = dict.fromkeys((self.positions[key] for key in self.deltas), 0)
         for slot, holds in self.holds.items():
             for position in bitmap.slots(holds):
@@ -85,7 +96,7 @@ class Answered:
         found += [matches.Result(key, partition.id, part.rev, 0) for key in self.empty]
         return found
 
-    def _check_rev(self, partition: Place) -> None:
+    def _check(self, partition: Place) -> None:
         rev = self.part.rev
         if rev > partition.rev:
             log.error(
@@ -100,6 +111,35 @@ class Answered:
                 f"partition {partition.id} is at rev {partition.rev}, not {rev}",
                 field=f"{self.path}.rev",
             )
+        if any(slot >= partition.capacity for slot in self.holds):
+            raise Invalid(
+                f"partition {partition.id} has {partition.capacity} slots",
+                field=f"{self.path}.changed",
+            )
+
+
+class _OfSlots:
+    """The verdicts of expressions of a set on slots, which are positions here. `positions`: of all
+    of the set; `holds`: by slot, as bitmaps over the set."""
+
+    def __init__(
+        self, ids: Sequence[int], positions: Mapping[int, int], holds: Mapping[int, int]
+    ) -> None:
+        self.ids = ids
+        self._size = len(positions)
+        self._places = [positions[key] for key in ids]
+        self._holds = holds
+
+    def column(self, position: int) -> int:
+        # A digit for each expression of the set, the first one last.
+        digits = f"{self._holds[position]:0{self._size}b}".encode()
+        flags = digits[::-1].translate(_FLAGS)
+        if len(self.ids) < self._size:
+            flags = bytes(flags[place] for place in self._places)
+        return int.from_bytes(flags, "little")
+
+
+_FLAGS = bytes.maketrans(b"01", b"\0\1")
 
 
 def read(completion: Completion) -> list[Answered]:
@@ -127,7 +167,7 @@ def _read(part: PartitionResult, sets: dict[str, ExpressionSet], path: str) -> A
         place = f"{path}.deltas[{number}]"
         if group.base_rev is None:
             raise Invalid("a delta has a base_rev", field=f"{place}.base_rev")
-        bits = _bits(order, group.which, f"{place}.which")
+        bits = _decoded(order.decode, group.which, f"{place}.which")
         if bits & changed:
             raise Invalid("an expression has one base", field=f"{place}.which")
         changed |= bits
@@ -136,11 +176,11 @@ def _read(part: PartitionResult, sets: dict[str, ExpressionSet], path: str) -> A
         place = f"{path}.changed[{number}]"
         if item.slot < 0 or item.slot in found.holds:
             raise Invalid("each slot is named once", field=f"{place}.slot")
-        found.holds[item.slot] = _bits(order, item.holds, f"{place}.holds")
+        found.holds[item.slot] = _decoded(order.decode, item.holds, f"{place}.holds")
         if found.holds[item.slot] & ~changed:
             raise Invalid("a verdict of an expression without a base", field=f"{place}.holds")
     if part.empty is not UNSET:
-        bits = _bits(order, part.empty, f"{path}.empty")
+        bits = _decoded(order.decode, part.empty, f"{path}.empty")
         if bits & changed:
             raise Invalid("an expression is among the deltas", field=f"{path}.empty")
         found.empty = order.expressions(bits)
@@ -151,27 +191,21 @@ def _or_none(items: Sequence[T] | UnsetType) -> Sequence[T]:
     return () if isinstance(items, UnsetType) else items
 
 
-def _bits(order: Order, text: str | None, path: str) -> int:
-    try:
-        return order.decode(text)
-    except ValueError as error:
-        raise Invalid(str(error), field=path) from None
-
-
 def _result(
     match: MatchResult, rev: int, partition: Place, taken: int, path: str
 ) -> matches.Result:
     if (match.base_rev is None) != (match.evaluated is None):
         raise Invalid("a delta has both base_rev and evaluated", field=path)
     evaluated = None
+    slots = partial(bitmap.decode, capacity=partition.capacity)
     if match.evaluated is not None:
-        evaluated = _slots(match.evaluated, partition.capacity, f"{path}.evaluated")
-    members = _slots(match.members, partition.capacity, f"{path}.members") & taken
+        evaluated = _decoded(slots, match.evaluated, f"{path}.evaluated")
+    members = _decoded(slots, match.members, f"{path}.members") & taken
     return matches.Result(match.expression, partition.id, rev, members, match.base_rev, evaluated)
 
 
-def _slots(text: str, capacity: int, path: str) -> int:
+def _decoded(decode: Callable[[T], int], text: T, path: str) -> int:
     try:
-        return bitmap.decode(text, capacity)
+        return decode(text)
     except ValueError as error:
         raise Invalid(str(error), field=path) from None

@@ -9,7 +9,7 @@ from django.db import transaction
 from tagmill import locks, sql
 from tagmill.errors import NotFound, StillInUse
 from tagmill.fleet.models import Cluster
-from tagmill.tags import assignments
+from tagmill.tags import assignments, rebuilds
 from tagmill.work import leases, queue
 
 
@@ -37,6 +37,8 @@ def delete(cluster: Cluster, expects: Callable[[Cluster], None] | None = None) -
             )
         delete_partitions(partitions)
         Cluster.objects.filter(pk=cluster.pk).delete()
+        # Tags may have waited for its partitions alone.
+        rebuilds.look_again()
 
 
 def delete_partitions(partitions: Sequence[int]) -> None:

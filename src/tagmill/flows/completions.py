@@ -1,4 +1,5 @@
-"""Completions: results applied, jobs finished, tags published, in one transaction."""
+"""Completions: results applied and jobs finished in one transaction; then what is reached is
+published."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ from tagmill.fleet.models import Partition
 from tagmill.flows import answers
 from tagmill.flows.answers import Answered
 from tagmill.locks import Lock
-from tagmill.matches import matches
+from tagmill.matches import flips, matches
+from tagmill.matches.flips import Evaluated
+from tagmill.matches.matches import Applied
 from tagmill.tags import ending, failures
 from tagmill.work import leases, policy, queue, workers
 from tagmill.work.workers import Asking
@@ -49,29 +52,26 @@ def complete(worker: Asking, completion: Completion) -> CompletionAnswer:
     """
     learnt = _read(worker, completion.results)
     answered = answers.read(completion)
-    # The audit names the token by which a tag was published.
-    with acting(lambda: Actor(worker.token_name, "worker")), transaction.atomic():
+    with transaction.atomic():
         partitions = _locked(worker, completion.results)
         failing = {item.expression for part in completion.results for item in part.failures}
         failures.lock(failing)
         known = _known(completion, answered)
-        results = [
-            result
-            for item in answered
-            if item.part.partition in partitions
-            for result in item.results(partitions[item.part.partition])
-        ]
-        applied = matches.apply(results, partitions, known)
+        applied = _applied(answered, partitions, known)
         for item in learnt:
             if item.partition in partitions:
                 vocabularies.learn(item)
         ended, is_stale = leases.finish(worker, (part.lease for part in completion.results))
         failed = _count_failures(worker, completion.results, partitions, ended)
-        ending.end_reached(applied.expressions, failing)
         # A partition that changed meanwhile, or an expression that failed, still waits.
         if is_stale:
             queue.defer_stale(lease.partition for lease in ended.values())
     _charge_quotas(worker, answered, ended)
+    # Whatever it names: where this fails, the worker sends it all again, and nothing applies then.
+    named = set[int]().union(*(item.expressions for item in answered))
+    # The audit names the token by which a tag was published.
+    with acting(lambda: Actor(worker.token_name, "worker")):
+        ending.end_reached(sorted(named), failing)
     failures.say(worker.name, str(worker.uuid), failed)
     return CompletionAnswer([_outcome(item, applied, ended) for item in answered])
 
@@ -116,6 +116,27 @@ def _known(completion: Completion, answered: Sequence[Answered]) -> set[int]:
     return set(held.expressions)
 
 
+def _applied(
+    answered: Sequence[Answered], partitions: dict[int, _Partition], known: set[int]
+) -> Applied:
+    """Raises Invalid."""
+    found = [item for item in answered if item.part.partition in partitions]
+    by_slots: dict[int, Evaluated] = {}
+    for item in found:
+        place = partitions[item.part.partition]
+        evaluated = None if place.id in by_slots else item.by_slots(place)
+        if evaluated is None:
+            break
+        by_slots[place.id] = evaluated
+    else:
+        with matches.moving(partitions):
+            taken = flips.settle(by_slots, partitions)
+        if taken is not None:
+            return Applied(taken)
+    results = [result for item in found for result in item.results(partitions[item.part.partition])]
+    return matches.apply(results, partitions, known)
+
+
 def _count_failures(
     worker: Asking,
     results: Sequence[PartitionResult],
@@ -152,9 +173,9 @@ def _charge_quotas(
             leases.charge_quota(worker, kind, began, max(counts))
 
 
-def _outcome(answered: Answered, applied: matches.Applied, ended: Container[str]) -> ResultOutcome:
+def _outcome(answered: Answered, applied: Applied, ended: Container[str]) -> ResultOutcome:
     part, expressions = answered.part, answered.expressions
-    count = sum((expression, part.partition) in applied.keys for expression in expressions)
+    count = len(applied.of(part.partition).intersection(expressions))
     return ResultOutcome(
         lease=part.lease,
         outcome="applied" if part.lease in ended else "late",

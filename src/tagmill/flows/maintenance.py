@@ -5,14 +5,18 @@ Procrastinate starts each once an interval, however many servers there are.
 | task | every | what it does |
 |---|---|---|
 | reap | 5 s | takes back leases whose deadline has passed |
+| place | 5 s | gives what dead workers owned, and new partitions, to others that live |
 | sweep | 10 s | finds work that the queue forgot, publishes what a crash left behind, forgets
 |         |       | failed attempts that were followed by results |
+| pack | 10 s | trains dictionaries for documents, and packs anew what was stored before them
+| sample | 20 s | notes how the fleet is, for charts
 | learn | 15 s | leaves vocabularies that lag behind to idle workers |
 | collect | 1 min | ends expired previews, deletes expressions and matches that nothing refers to,
 |         |       | forgets silent workers |
 | settle | 1 min | puts totals in the place of the targets of rebuilds that are over |
 | clean | 10 min | deletes finished jobs, old rebuilds, old events of the audit, old changes and
 |         |       | expired sessions, and drops partitions that are full of deleted nodes |
+| images | 10 min | deletes shared images that nobody will read |
 """
 
 from __future__ import annotations
@@ -35,13 +39,14 @@ from tagmill import locks, sql
 from tagmill.audit import trail
 from tagmill.config import load
 from tagmill.database import MAINTENANCE_SECONDS
-from tagmill.fleet import incarnation
+from tagmill.fleet import images as shared
+from tagmill.fleet import incarnation, packing
 from tagmill.flows import full_partitions
 from tagmill.locks import Lock
 from tagmill.matches import expression_sets
 from tagmill.tags import changes, previews, publishing, rebuilds
 from tagmill.tags.models import Rebuild
-from tagmill.work import leases, queue, workers
+from tagmill.work import leases, membership, queue, samples, workers
 
 log = structlog.get_logger("tagmill.maintenance")
 
@@ -85,6 +90,12 @@ def reap() -> int:
     return leases.reap()
 
 
+@_periodic("* * * * * */5")
+def place() -> bool:
+    """Whether anything has another owner."""
+    return membership.refresh()
+
+
 @_periodic("* * * * * */10")
 def sweep() -> None:
     """What a crash, or a transaction that could not see another, left undone."""
@@ -95,6 +106,18 @@ def sweep() -> None:
         publishing.publish()
         previews.finish_reached()
         rebuilds.finish_reached()
+
+
+@_periodic("* * * * * 7,17,27,37,47,57")
+def pack() -> int:
+    """How many documents were packed anew."""
+    return packing.run(load().pack_seconds)
+
+
+@_periodic("* * * * * 3,23,43")
+def sample() -> int:
+    """How many samples were taken: none where another server was before."""
+    return samples.take()
 
 
 @_periodic("* * * * * 5,20,35,50")
@@ -132,6 +155,12 @@ def clean() -> None:
         old = Rebuild.objects.filter(finished_at__lt=Now() - age)
         ids = [rebuild.id for rebuild in locks.rows(old, to_delete=True)]
         Rebuild.objects.filter(id__in=ids).delete()
+
+
+@_periodic("5-59/10 * * * * 15")
+def images() -> int:
+    """How many were deleted."""
+    return shared.sweep()
 
 
 def collect_expressions() -> int:

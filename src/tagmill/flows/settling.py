@@ -8,20 +8,29 @@ matches are behind) is stale, and is left to the workers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import structlog
+
 from tagmill import sql
 from tagmill.config import load
+from tagmill.errors import DocumentDamaged
+from tagmill.fleet import at_rest
+from tagmill.fleet.at_rest import AtRest
 from tagmill.fleet.documents import CheckedUpload
 from tagmill.fleet.partitions import Held, HeldPartitions
 from tagmill.flows.writes import Changed, Stored
-from tagmill.matches import comparing, matches, staleness, verdicts
+from tagmill.matches import comparing, flips, matches, staleness, verdicts
 from tagmill.matches.comparing import Slots
+from tagmill.matches.flips import Change
 from tagmill.matches.matches import Result
 from tagmill.matches.verdicts import ExpressionSet, Verdicts
+from tagmill.tags import rebuilds
 from tagmill_wire import bitmap
+
+log = structlog.get_logger("tagmill.settling")
 
 # More documents than these, which are stored already and belong to the nodes of an upload, are not
 # read again for it.
@@ -31,11 +40,21 @@ Digests = Mapping[str, bytes]
 
 
 class _Document(NamedTuple):
-    """One probe of a node, as it is stored."""
+    """One probe of a node."""
 
     node: int
     probe: str
     xml: str
+    digest: bytes
+
+
+class _Row(NamedTuple):
+    node: int
+    probe: str
+    xml: str | None
+    packed: bytes | None
+    dictionary: int | None
+    size: int
     digest: bytes
 
 
@@ -67,7 +86,7 @@ def evaluate(
     for checked, node in changes:
         kept = stored.get(node.id, []) if node else []
         texts = {row.probe: row.xml for row in kept if row.probe not in checked.documents}
-        digests = {row.probe: bytes(row.digest) for row in kept if row.probe in texts}
+        digests = {row.probe: row.digest for row in kept if row.probe in texts}
         for probe, document in checked.documents.items():
             if document is not None:
                 texts[probe], digests[probe] = document.xml, document.digest
@@ -86,9 +105,19 @@ def _stored(changes: Sequence[tuple[CheckedUpload, Stored | None]]) -> dict[int,
     found: dict[int, list[_Document]] = {}
     if wanted:
         values = {"nodes": wanted, "max_bytes": MAX_BYTES}
-        for row in sql.named(_Document, __file__, "stored_documents", values):
-            found.setdefault(row.node, []).append(row)
+        for row in sql.bound(_Row, __file__, "stored_documents", values):
+            found.setdefault(row.node, []).extend(_read(row))
     return found
+
+
+def _read(row: _Row) -> Iterator[_Document]:
+    """Nothing for one that is damaged: then the node's digests are others than those that count,
+    and it is left to workers, who report it."""
+    stored = AtRest(row.xml, row.packed, row.dictionary, row.size)
+    try:
+        yield _Document(row.node, row.probe, at_rest.unpack(stored), bytes(row.digest))
+    except DocumentDamaged as error:
+        log.error(error.detail, action="damaged", node=row.node, probe=row.probe)
 
 
 def settle(
@@ -124,8 +153,11 @@ def _flip(
     are, and its matches stay as old as they were."""
     if not all(held[partition].before for partition in found):
         return None
-    of = {partition: _verdicts(slots, evaluated) for partition, slots in found.items()}
-    differences = comparing.differing(found, of)
+    of = {
+        partition: comparing.Changed(held[partition].before, slots, _verdicts(slots, evaluated))
+        for partition, slots in found.items()
+    }
+    differences = comparing.differing(of, live=True)
     for partition, difference in differences.items():
         place = held[partition]
         if difference.version != evaluated.live.version or difference.has_fresh:
@@ -133,14 +165,18 @@ def _flip(
         if difference.has_bare and place.before == place.settled_rev:
             return None
     fresh = set()
+    changes = []
     for partition, difference in differences.items():
-        place, slots = held[partition], found[partition]
+        place = held[partition]
         if place.before == place.settled_rev and difference.answered:
             place.settled_rev = place.rev
-            if difference.answered == len(evaluated.live.ids):
+            if len(difference.answered) == len(evaluated.live.ids):
                 fresh.add(partition)
-        if members := {**difference.flips, **difference.others}:
-            matches.show(place, slots.slots, members, _bits(slots, of[partition]))
+        changes += [
+            Change(expression, partition, place.before, place.rev, flip)
+            for expression, flip in sorted({**difference.flips, **difference.others}.items())
+        ]
+    flips.show(changes, held)
     return fresh
 
 
@@ -159,9 +195,10 @@ def _apply(
     # Under the lock, and so after whatever came between: what became live has no verdict.
     live = verdicts.current().ids
     applied = matches.apply_held(results, held, known)
-    return {
-        partition for partition in found if all((key, partition) in applied.keys for key in live)
-    }
+    if any(not held[partition].before for partition in found):
+        # A tag may have waited for a partition without a node, which now has matches.
+        rebuilds.look_again(list(live))
+    return {partition for partition in found if applied.of(partition).issuperset(live)}
 
 
 def _slots(items: Sequence[Changed], positions: Mapping[str, tuple[int, Digests]]) -> Slots | None:

@@ -7,6 +7,7 @@ It knows neither tags nor workers.
 - `expression_sets`: what leases and completions name in place of definitions.
 - `matches`: results are applied by compare-and-set.
 - `comparing`: which stored matches new verdicts change.
+- `flips`: members that change, stored and recorded; verdicts on changed slots, all at once.
 - `staleness`: the one place that decides which matches are fresh.
 - `verdicts`: what the kernel says of single documents, in this process.
 """
@@ -15,6 +16,7 @@ __all__ = [
     "comparing",
     "expression_sets",
     "expressions",
+    "flips",
     "matches",
     "models",
     "staleness",

@@ -32,87 +32,103 @@ class Slots(NamedTuple):
     positions: Sequence[int | None]
 
 
-class Difference(NamedTuple):
-    """What verdicts change in a partition. `quiet`: how many settled matches they leave as they
-    are; `flips`: the members of those that they change, and `others`, of matches that are behind by
-    a rev of their own. `has_bare`: a settled match has no verdict. `has_fresh`: a verdict is of a
-    match that is true at the rev before, by a rev of its own."""
+class Changed(NamedTuple):
+    """Verdicts on changed slots of a partition. `base`: the rev at which the other slots are as
+    they were."""
 
-    version: str
-    quiet: int
-    flips: dict[int, int]
-    others: dict[int, int]
+    base: int
+    slots: Slots
+    verdicts: Verdicts
+
+
+class Flip(NamedTuple):
+    """The members of a match before and after."""
+
+    before: int
+    after: int
+
+
+class Difference(NamedTuple):
+    """What verdicts change in a partition. `answered`: the expressions of settled matches that have
+    a verdict; `flips`: those of them whose members change, and `others`, of matches that have a rev
+    of their own. `has_bare`: a settled match has no verdict. `has_fresh`: a verdict is of a match
+    that is true at the base, by a rev of its own. `version`: of what is live now, if asked for."""
+
+    version: str | None
+    answered: set[int]
+    flips: dict[int, Flip]
+    others: dict[int, Flip]
     has_bare: bool
     has_fresh: bool
-
-    @property
-    def answered(self) -> int:
-        return self.quiet + len(self.flips)
 
 
 class _Stored(NamedTuple):
     """The matches of a partition that verdicts may change: three lists in one order, or None."""
 
     partition: int
-    rev: int
-    version: str
+    version: str | None
     expressions: Sequence[int] | None
     revs: Sequence[int | None] | None
     members: Sequence[bytes] | None
 
 
-def differing(
-    changed: Mapping[int, Slots], verdicts: Mapping[int, Verdicts]
-) -> dict[int, Difference]:
-    """Compare, in each partition, the verdicts on its changed slots with what is stored. Relies on:
-    the partitions are locked, and their revs not raised yet."""
-    values = {"partitions": sorted(changed)}
-    found = sql.bound(_Stored, __file__, "stored_members", values)
-    return {
-        row.partition: _difference(row, changed[row.partition], verdicts[row.partition])
-        for row in sorted(found)
-    }
+def differing(changed: Mapping[int, Changed], *, live: bool) -> dict[int, Difference]:
+    """Compare, in each partition, the verdicts on its changed slots with what is stored. `live`:
+    also with matches that are behind, and what is live now is asked for. Relies on: the partitions
+    are locked, and neither their revs nor `settled_rev` raised yet."""
+    partitions = sorted(changed)
+    bases = [changed[item].base for item in partitions]
+    values = {"partitions": partitions, "bases": bases, "live": live}
+    found = {row.partition: row for row in sql.bound(_Stored, __file__, "stored_members", values)}
+    return {item: _difference(found[item], changed[item]) for item in partitions}
 
 
-def _difference(stored: _Stored, changed: Slots, verdicts: Verdicts) -> Difference:
+def _difference(stored: _Stored, changed: Changed) -> Difference:
     expressions, revs = stored.expressions or (), stored.revs or ()
     rev_of = dict(zip(expressions, revs, strict=True))
     members_of = dict(zip(expressions, stored.members or (), strict=True))
-    flips: dict[int, int] = {}
-    others: dict[int, int] = {}
+    flips: dict[int, Flip] = {}
+    others: dict[int, Flip] = {}
     # In the order in which everybody locks matches.
-    for key in sorted(_unlike(verdicts, members_of, changed)):
+    for key, flip in sorted(_flips(changed, members_of)):
         chosen = flips if rev_of[key] is None else others
-        chosen[key] = bitmap.from_bytes(members_of[key])
+        chosen[key] = flip
     settled = {key for key, rev in rev_of.items() if rev is None}
-    answered = rev_of.keys() & set(verdicts.ids)
+    answered = rev_of.keys() & set(changed.verdicts.ids)
     return Difference(
         stored.version,
-        len(settled & answered) - len(flips),
+        settled & answered,
         flips,
         others,
         has_bare=not settled <= answered,
-        has_fresh=any(rev_of[key] == stored.rev for key in answered - settled),
+        has_fresh=any(rev_of[key] == changed.base for key in answered - settled),
     )
 
 
-def _unlike(verdicts: Verdicts, members_of: Mapping[int, bytes], changed: Slots) -> Iterator[int]:
+def _flips(changed: Changed, members_of: Mapping[int, bytes]) -> Iterator[tuple[int, Flip]]:
     """The expressions whose stored members differ from the verdicts on any of the slots."""
+    ids, (slots, positions) = changed.verdicts.ids, changed.slots
     # One that has no match yet is like one without members, and is not stored here.
     size = max(map(len, members_of.values()), default=0)
     nothing = bytes(size)
-    stored = b"".join(members_of.get(key, nothing).ljust(size, b"\0") for key in verdicts.ids)
-    ones = int.from_bytes(b"\1" * len(verdicts.ids), "little")
+    stored = b"".join(members_of.get(key, nothing).ljust(size, b"\0") for key in ids)
+    ones = int.from_bytes(b"\1" * len(ids), "little")
     unlike = 0
-    for slot, position in zip(changed.slots, changed.positions, strict=True):
+    columns = []
+    for slot, position in zip(slots, positions, strict=True):
         place, bit = divmod(slot, 8)
         members = 0
         if place < size:
             members = int.from_bytes(stored[place::size], "little") >> bit & ones
-        unlike |= members ^ (0 if position is None else verdicts.column(position))
-    if unlike:
-        for key, byte in zip(
-            verdicts.ids, unlike.to_bytes(len(verdicts.ids), "little"), strict=True
-        ):
-            if byte and key in members_of:
-                yield key
+        column = 0 if position is None else changed.verdicts.column(position)
+        unlike |= members ^ column
+        columns.append(column)
+    if not unlike:
+        return
+    holds = [column.to_bytes(len(ids), "little") for column in columns]
+    mask = bitmap.from_slots(slots)
+    for nth, differs in enumerate(unlike.to_bytes(len(ids), "little")):
+        if differs and ids[nth] in members_of:
+            before = bitmap.from_bytes(members_of[ids[nth]])
+            held = (slot for slot, column in zip(slots, holds, strict=True) if column[nth])
+            yield ids[nth], Flip(before, before & ~mask | bitmap.from_slots(held))

@@ -15,13 +15,17 @@ Most matches are settled: they have no rev of their own, and are true at their p
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from tagmill import locks, sql
 from tagmill.locks import Lock
+from tagmill.matches import flips
+from tagmill.matches.comparing import Flip
+from tagmill.matches.flips import Change, Place, Places
 from tagmill_wire import bitmap
 
 
@@ -56,31 +60,12 @@ class Move(NamedTuple):
 
 @dataclass
 class Applied:
-    """The (expression, partition) that took a result; the other stored matches stay."""
+    """The expressions that took a result, by partition; the other stored matches stay."""
 
-    keys: set[tuple[int, int]] = field(default_factory=set)
+    by_partition: dict[int, set[int]] = field(default_factory=dict)
 
-    @property
-    def expressions(self) -> list[int]:
-        return sorted({expression for expression, _ in self.keys})
-
-
-class Places(Protocol):
-    def __getitem__(self, partition: int, /) -> Place: ...
-
-
-class Place(Protocol):
-    """A partition that the caller has locked."""
-
-    capacity: int
-    settled_rev: int
-
-
-class MovingPlace(Place, Protocol):
-    """One whose rev this transaction raises to `rev`."""
-
-    id: int
-    rev: int
+    def of(self, partition: int) -> set[int]:
+        return self.by_partition.get(partition, set())
 
 
 class _Match(NamedTuple):
@@ -113,8 +98,15 @@ def apply(
     results: Iterable[Result], places: Mapping[int, Place], known: set[int] | None = None
 ) -> Applied:
     """As `apply_held`, and what it moves is stored."""
+    with moving(places):
+        return apply_held(results, places, known)
+
+
+@contextlib.contextmanager
+def moving(places: Mapping[int, Place]) -> Iterator[None]:
+    """Stores what settled matches are true at, where it is moved inside."""
     before = {partition: place.settled_rev for partition, place in places.items()}
-    applied = apply_held(results, places, known)
+    yield
     moved = {
         partition: place.settled_rev
         for partition, place in places.items()
@@ -123,7 +115,6 @@ def apply(
     if moved:
         values = {"partitions": list(moved), "revs": list(moved.values())}
         sql.run_binary(__file__, "move_settled", values)
-    return applied
 
 
 def apply_held(results: Iterable[Result], places: Places, known: set[int] | None = None) -> Applied:
@@ -149,19 +140,20 @@ def apply_held(results: Iterable[Result], places: Places, known: set[int] | None
         {item.partition for item in wanted if item.rev > places[item.partition].settled_rev},
     )
     new = dict(stored)
-    applied: set[_Key] = set()
+    applied = Applied()
     for (partition, rev), group in itertools.groupby(
         wanted, lambda item: (item.partition, item.rev)
     ):
         taken = _take(new, group)
-        applied |= taken.keys()
+        if taken:
+            applied.by_partition.setdefault(partition, set()).update(key for key, _ in taken)
         _settle(new, taken, partition, rev, places[partition])
-    if applied:
+    if applied.by_partition:
         _write(
             {key: match for key, match in new.items() if _differs(stored.get(key), match)}, places
         )
         _record(stored, new, places)
-    return Applied(applied)
+    return applied
 
 
 def _take(new: _Matches, group: Iterable[Result]) -> dict[_Key, bool]:
@@ -204,33 +196,6 @@ def _differs(before: _Match | None, match: _Match) -> bool:
     if match.is_settled:
         return before.members != match.members
     return before != match
-
-
-def show(
-    place: MovingPlace, slots: Sequence[int], members: Mapping[int, int], bits: Mapping[int, int]
-) -> None:
-    """Store the bits of changed nodes in matches, of which these are the members, by expression and
-    in their order. What a match is true at stays: a settled one follows `settled_rev`, by rule 1;
-    in one that is behind the bits are provisional, as those of `carry`: until it is evaluated,
-    readers see these nodes as they are. Relies on: the members were read under the partition's
-    lock, which is still held."""
-    mask = bitmap.from_slots(slots)
-    before: _Matches = {}
-    new: _Matches = {}
-    for expression, old in members.items():
-        after = old & ~mask
-        for position, slot in enumerate(slots):
-            after |= (bits[expression] >> position & 1) << slot
-        before[expression, place.id] = _Match(place.rev - 1, place.rev - 1, old)
-        new[expression, place.id] = _Match(place.rev, place.rev, after)
-    values = {
-        "partition": place.id,
-        "expressions": list(members),
-        "members": [bitmap.to_bytes(match.members, place.capacity) for match in new.values()],
-    }
-    locks.taking(Lock.MATCH)
-    sql.run_binary(__file__, "flip_members", values)
-    _record(before, new, {place.id: place})
 
 
 def carried(moves: Sequence[Move]) -> list[Carried]:
@@ -324,20 +289,11 @@ def _columns(rows: _Matches, places: Places) -> dict[str, list[Any]]:
 
 def _record(stored: _Matches, new: _Matches, places: Places) -> None:
     """One row for each match whose members changed."""
-    rows: list[tuple[Any, ...]] = []
+    changes = []
     for (expression, partition), match in new.items():
         before = stored.get((expression, partition))
-        old = before.members if before else 0
-        if old == match.members:
-            continue
-        added, removed = (
-            bitmap.to_bytes(bits, places[partition].capacity)
-            for bits in (match.members & ~old, old & ~match.members)
-        )
         from_rev = before.true_at if before and before.true_at >= 0 else None
         # What moved in changes a match without evaluating it: it stays true as of the same rev.
-        rows.append((expression, partition, from_rev, match.true_at, added, removed))
-    if rows:
-        names = ("expressions", "partitions", "from_revs", "to_revs", "added", "removed")
-        columns = (list(column) for column in zip(*rows, strict=True))
-        sql.run_binary(__file__, "record_changes", dict(zip(names, columns, strict=True)))
+        flip = Flip(before.members if before else 0, match.members)
+        changes.append(Change(expression, partition, from_rev, match.true_at, flip))
+    flips.record(changes, places)

@@ -86,31 +86,32 @@ FOR NO KEY UPDATE
 
 
 -- name: stored_members
--- What verdicts are compared with: for each partition its rev, the version of what is live now, and in three
--- arrays the expressions, own revs and members of its settled matches, of those that are as fresh by a rev of
--- their own, and of others that are live. Run with `sql.bound`.
--- Relies on: the partitions are locked, and their revs not raised yet.
-SELECT p.id, p.rev, (SELECT version FROM live_version),
+-- What verdicts are compared with: for each partition in three arrays the expressions, own revs and members of
+-- its settled matches, and of those that are true at its base by a rev of their own. With `live`: of others
+-- that are live, too, and the version of what is live now. Run with `sql.bound`.
+-- Relies on: the partitions are locked, and neither their revs nor `settled_rev` raised yet.
+SELECT given.id, CASE WHEN %(live)s::bool THEN (SELECT version FROM live_version) END,
        array_agg(m.expression_id) FILTER (WHERE m.expression_id IS NOT NULL),
        array_agg(m.rev) FILTER (WHERE m.expression_id IS NOT NULL),
        array_agg(m.members) FILTER (WHERE m.expression_id IS NOT NULL)
-FROM partition p
-LEFT JOIN match m ON m.partition_id = p.id
-                 AND (m.rev IS NULL OR m.rev = p.rev
-                      OR EXISTS (SELECT FROM live_expression live WHERE live.id = m.expression_id))
-WHERE p.id = ANY(%(partitions)s::bigint[])
-GROUP BY p.id, p.rev
+FROM unnest(%(partitions)s::bigint[], %(bases)s::bigint[]) AS given (id, base)
+LEFT JOIN match m ON m.partition_id = given.id
+                 AND (m.rev IS NULL OR m.rev = given.base
+                      OR %(live)s::bool
+                         AND EXISTS (SELECT FROM live_expression live WHERE live.id = m.expression_id))
+GROUP BY given.id
 
 
 -- name: flip_members
 -- Stores other members of matches, which stay settled or true at the rev that they have. Relies on: the
--- partition is locked; the nodes whose bits change are newer than that rev, or it is the settled_rev that the
+-- partitions are locked; the nodes whose bits change are newer than that rev, or it is the settled_rev that the
 -- partition gets in this transaction.
 -- Run with `sql.run_binary`.
 UPDATE match
 SET members = new.members, evaluated_at = now()
-FROM unnest(%(expressions)s::bigint[], %(members)b::bytea[]) AS new (expression_id, members)
-WHERE match.partition_id = %(partition)s AND match.expression_id = new.expression_id
+FROM unnest(%(expressions)s::bigint[], %(partitions)s::bigint[], %(members)b::bytea[])
+    AS new (expression_id, partition_id, members)
+WHERE match.partition_id = new.partition_id AND match.expression_id = new.expression_id
 
 
 -- name: move_settled

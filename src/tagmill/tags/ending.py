@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from django.db import transaction
+
 from tagmill import sql
 from tagmill.tags import previews, publishing, rebuilds
 
@@ -21,20 +23,23 @@ class _Waiting(NamedTuple):
 
 
 def end_reached(expressions: Sequence[int], failing: Iterable[int]) -> None:
-    """Publish, and end, what waited for these expressions alone, and wake those who watch. Whoever
-    begins to wait meanwhile looks by itself.
+    """Publish, and end, what waited for these expressions alone, and wake those who watch.
 
-    Call it in the transaction that applied the last results of `expressions`, or that counted the
-    failures of `failing`."""
+    Call it when the transaction has committed that applied the last results of `expressions`, or
+    that counted the failures of `failing`. Whoever begins to wait looks once more when that is
+    committed (`rebuilds.look_again`): of the two, the later one sees both."""
     concerned = sorted({*expressions, *failing})
     values = {"expressions": list(expressions), "concerned": concerned}
     (waiting,) = sql.bound(_Waiting, __file__, "who_waits", values)
-    if waiting.tags:
-        publishing.publish(expressions)
-    if waiting.previews:
-        previews.finish_reached(expressions)
-    if waiting.rebuilds:
-        rebuilds.finish_reached()
-        rebuilds.notify_progress()
-    if waiting.previews:
-        previews.notify_evaluated(concerned)
+    if not any(waiting):
+        return
+    with transaction.atomic():
+        if waiting.tags:
+            publishing.publish(expressions)
+        if waiting.previews:
+            previews.finish_reached(expressions)
+            # Also where it is complete now: who waits for it would find out only by looking again.
+            previews.notify_changed()
+        if waiting.rebuilds:
+            rebuilds.finish_reached()
+            rebuilds.notify_progress()

@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 from tagmill import sql
-from tagmill.tags.models import Tag
+
+
+class Tag(Protocol):
+    """What is asked about: a model's instance, or less."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def expression_id(self) -> int | None: ...
+    @property
+    def pending_expression_id(self) -> int | None: ...
 
 
 @dataclass(frozen=True)

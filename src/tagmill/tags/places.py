@@ -6,6 +6,7 @@ find out that it is not in the page.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,10 +19,13 @@ from tagmill_wire import bitmap
 
 # A place as one number: a slot is below this (config.partition_slots).
 PLACES = 1 << 17
+# What `after` is for the first page.
+BEFORE_ALL = -1
 # Whose bitmaps are read at once; a page of a tag that most nodes carry needs fewer.
 MAX_PARTITIONS = 256
 # Looked up at once, where nodes of a page turn out to be deleted.
 MAX_PLACES = 16_384
+SEARCHED = ("kind", "prefix", "hostname_prefix", "text")
 
 
 class Found(NamedTuple):
@@ -40,19 +44,34 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class Filters:
-    """All of them hold of a node that is listed. Tags and clusters by their ids; None: any."""
+    """All of them hold of a node that is listed. Tags and clusters by their ids; None, or an empty
+    text: any. `prefix` and `hostname_prefix` are what hostname or system_id, or the hostname alone,
+    begin with; `text` is anywhere in either of them. These three know no case."""
 
     tags: Sequence[int] = ()
     not_tags: Sequence[int] = ()
     cluster: int | None = None
     hostname: str | None = None
+    kind: str | None = None
     prefix: str = ""
-    """What the hostname or the system_id begins with, in any case."""
+    hostname_prefix: str = ""
+    text: str = ""
+
+    @property
+    def searches(self) -> bool:
+        """Whether nodes have to be looked at to find those."""
+        return bool(self.kind is not None or self.prefix or self.hostname_prefix or self.text)
 
 
 class _Named(NamedTuple):
     partition: int
     slots: list[int]
+
+
+class _Carried(NamedTuple):
+    partition: int
+    name: str
+    members: bytes
 
 
 class _Bitmaps(NamedTuple):
@@ -71,6 +90,34 @@ def _found(partition: int, slot: int, *node: Any) -> Found:
 def matching(filters: Filters, after: int, limit: int) -> list[Found]:
     """Up to `limit` live nodes whose key is above `after`. They carry what `node_tag` says."""
     return page(_places(filters, after), limit)
+
+
+def count(filters: Filters) -> int:
+    """How many nodes `matching` would list in all."""
+    deleted = dict(sql.named(_Named, __file__, "tombstones", {"cluster": filters.cluster}))
+    return sum(
+        (bits & ~bitmap.from_slots(deleted.get(partition, ()))).bit_count()
+        for partition, bits in _chosen(filters, 0)
+    )
+
+
+def tags_of(keys: Sequence[int]) -> list[list[str]]:
+    """The names of the tags that the node at each of these places carries, sorted."""
+    found: dict[int, list[str]] = {key: [] for key in keys}
+    wanted: dict[int, int] = defaultdict(int)
+    for key in keys:
+        wanted[key // PLACES] |= 1 << key % PLACES
+    values = {"partitions": list(wanted)}
+    for partition, name, members in sql.bound(_Carried, __file__, "tags_in", values):
+        first = partition * PLACES
+        for slot in bitmap.slots(bitmap.from_bytes(members) & wanted[partition]):
+            found[first + slot].append(name)
+    return [found[key] for key in keys]
+
+
+def key(partition: int, slot: int) -> int:
+    """The place of a node."""
+    return partition * PLACES + slot
 
 
 def page(places: Iterator[int], limit: int) -> list[Found]:
@@ -98,27 +145,35 @@ def above(partition: int, bits: int, after: int) -> Iterator[int]:
 
 
 def _places(filters: Filters, after: int) -> Iterator[int]:
+    for partition, bits in _chosen(filters, max(0, after) // PLACES):
+        yield from above(partition, bits, after)
+
+
+def _chosen(filters: Filters, first: int) -> Iterator[tuple[int, int]]:
+    """The partitions from the first on, each with the slots that the filters choose, among them
+    those of nodes that were deleted."""
     values = {
         "tags": [*filters.tags, *filters.not_tags],
         "cluster": filters.cluster,
         "hostname": filters.hostname,
-        "first": max(0, after) // PLACES,
+        "first": first,
         "most": MAX_PARTITIONS,
     }
-    prefixed: dict[int, list[int]] | None = None
-    if filters.prefix:
-        prefixed = dict(sql.named(_Named, __file__, "begin_so", {"prefix": filters.prefix}))
+    sought: dict[int, list[int]] | None = None
+    if filters.searches:
+        texts = {name: getattr(filters, name) for name in SEARCHED}
+        sought = dict(sql.named(_Named, __file__, "sought", texts))
     while rows := sql.named(_Bitmaps, __file__, "bitmaps", values):
         for row in rows:
             bits = (1 << row.slots) - 1
             if filters.hostname is not None:
                 bits &= bitmap.from_slots(row.named or ())
-            if prefixed is not None:
-                bits &= bitmap.from_slots(prefixed.get(row.partition, ()))
+            if sought is not None:
+                bits &= bitmap.from_slots(sought.get(row.partition, ()))
             sets = [0 if data is None else bitmap.from_bytes(data) for data in row.members]
             for has in sets[: len(filters.tags)]:
                 bits &= has
             for has in sets[len(filters.tags) :]:
                 bits &= ~has
-            yield from above(row.partition, bits, after)
+            yield row.partition, bits
         values["first"] = rows[-1].partition + 1

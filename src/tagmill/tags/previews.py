@@ -94,6 +94,15 @@ class _Expired(NamedTuple):
     expression: int
 
 
+class Verdict(NamedTuple):
+    """Whether the preview matches a node; None where it is not evaluated there yet."""
+
+    system_id: str
+    hostname: str
+    cluster: str
+    member: bool | None
+
+
 class _Members(NamedTuple):
     partition: int
     cluster: int
@@ -169,10 +178,22 @@ def start(
         _renew({expression.id, *replaced})
         # It may be evaluated everywhere already: then its expression is in nobody's way.
         _finish(Preview.objects.filter(id=made))
+        # Results that somebody stores at this moment see nothing of it, nor does it see them.
+        transaction.on_commit(lambda: _look_again(begun), robust=True)
         if replaced:
-            _notify_ended()
+            notify_changed()
         queue.defer_partitions(staleness.stale_for([expression.id]), policy.PREVIEW)
-        return Preview.objects.select_related("expression", "compare_to").get(id=made)
+        begun = Preview.objects.select_related("expression", "compare_to").get(id=made)
+        return begun
+
+
+def _look_again(begun: Preview) -> None:
+    # It may be over, or gone, by now.
+    found = progress([begun.uuid]).get(begun.uuid)
+    if begun.completed_at is None and found is not None and found.state == "complete":
+        with transaction.atomic():
+            finish_reached([begun.expression_id])
+            notify_changed()
 
 
 def _replaced(by: User, client: str) -> QuerySet[Preview]:
@@ -203,7 +224,7 @@ def cancel(uuid: UUID) -> None:
         locks.rows(Preview.objects.filter(uuid=uuid), to_delete=True)
         Preview.objects.filter(uuid=uuid).delete()
         _renew({expression})
-        _notify_ended()
+        notify_changed()
 
 
 def forget_expired() -> int:
@@ -216,7 +237,7 @@ def forget_expired() -> int:
         over.delete()
         if found:
             _renew({expired.expression for expired in found})
-            _notify_ended()
+            notify_changed()
     return len(found)
 
 
@@ -238,7 +259,7 @@ def finish_reached(expressions: Sequence[int] | None = None) -> int:
     """Record which previews of these expressions (None: of any) are complete; how many. From here
     on their expressions wait in line with those of tags, whether or not anybody looks.
 
-    Call it in the transaction that applied the last results.
+    Call it when the last results are committed.
     """
     running = Preview.objects.filter(completed_at=None)
     return _finish(running if expressions is None else running.filter(expression__in=expressions))
@@ -251,14 +272,8 @@ def _finish(running: QuerySet[Preview]) -> int:
     return Preview.objects.filter(uuid__in=over).update(completed_at=Now()) if over else 0
 
 
-def notify_evaluated(expressions: Iterable[int]) -> None:
-    """Wake those who wait for previews of these expressions, when this transaction commits."""
-    wanted = sorted(set(expressions))
-    if wanted:
-        sql.rows(__file__, "notify_previews", {"expressions": wanted})
-
-
-def _notify_ended() -> None:
+def notify_changed() -> None:
+    """Wake those who wait for previews, when this transaction commits."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_notify('tagmill_preview', '')")
 
@@ -294,6 +309,12 @@ class Membership:
         """Up to `limit` nodes whose key is above `after`, in the order of their keys."""
         found = (places.above(part.partition, part.of(change), after) for part in self._parts)
         return places.page(chain.from_iterable(found), limit)
+
+
+def verdicts(preview: Preview, nodes: Sequence[str]) -> list[Verdict]:
+    """Ordered by system_id; nodes that there are not are left out."""
+    values = {"expression": preview.expression_id, "nodes": list(nodes)}
+    return sql.named(Verdict, __file__, "preview_verdicts", values)
 
 
 def _held_tag(name: str | None) -> int | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from django.db.models import QuerySet
+
 from tagmill import locks, sql
 from tagmill.tags.models import Assignment, Tag
 
@@ -12,12 +14,20 @@ from tagmill.tags.models import Assignment, Tag
 def publish(expressions: Sequence[int] | None = None) -> list[int]:
     """Flip the tags whose pending expression (one of these; None: any) is complete; their ids.
 
-    Call it in the transaction that applied the last results.
+    Call it when the last results are committed.
     """
+    return publish_locked([tag.id for tag in locks.rows(_waiting(expressions))])
+
+
+def is_any_complete(expressions: Sequence[int] | None = None) -> bool:
+    """Whether there is anything to publish. Locks nothing."""
+    tags = list(_waiting(expressions).values_list("id", flat=True))
+    return bool(tags and sql.values(__file__, "complete_tags", {"tags": tags, "without": []}))
+
+
+def _waiting(expressions: Sequence[int] | None) -> QuerySet[Tag]:
     waiting = Tag.objects.filter(pending_expression__isnull=False)
-    if expressions is not None:
-        waiting = waiting.filter(pending_expression__in=expressions)
-    return publish_locked([tag.id for tag in locks.rows(waiting)])
+    return waiting if expressions is None else waiting.filter(pending_expression__in=expressions)
 
 
 def publish_locked(tags: Sequence[int], without: Sequence[int] = ()) -> list[int]:

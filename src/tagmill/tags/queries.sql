@@ -32,16 +32,6 @@ ORDER BY p.id
 LIMIT %(most)s
 
 
--- name: begin_so
--- The slots of live nodes whose system_id or hostname begins so, in any case, by partition. It looks at every
--- node: 100,000 take 50 ms. Relies on: `prefix` is not empty.
-SELECT n.partition_id, array_agg(n.slot)
-FROM node n
-WHERE n.deleted_at IS NULL
-  AND (starts_with(lower(n.hostname), lower(%(prefix)s)) OR starts_with(lower(n.system_id), lower(%(prefix)s)))
-GROUP BY n.partition_id
-
-
 -- name: capture_targets
 -- What a rebuild must reach: each expression in each partition, as of the partition's rev now. A forced
 -- rebuild of a partition that has never changed (rev 0) is reached by any match. Relies on: the fleet is
@@ -258,6 +248,26 @@ LEFT JOIN effective_match m ON m.partition_id = p.id AND m.expression_id = %(exp
 LEFT JOIN assignment a ON a.partition_id = p.id AND a.tag_id = %(tag)s
 
 
+-- name: nodes_revision
+-- Everything that a list of nodes may show, as texts that change with it: the incarnation of the database
+-- (null: not noted yet), how many of the tags given there are, the partitions, the clusters, and the nodes of
+-- the tags. Run with `sql.bound`.
+-- Relies on: a node changes with its partition's rev; members change with the match's rev or its time; within
+-- an incarnation none of them comes back.
+SELECT (SELECT uuid::text FROM current_incarnation),
+       (SELECT count(*) FROM tag WHERE name = ANY(%(tags)s::text[])),
+       (SELECT md5(string_agg(concat_ws(':', p.id, p.rev), ',' ORDER BY p.id)) FROM partition p),
+       (SELECT md5(string_agg(md5(concat_ws(':', c.id, c.uuid, c.name)), ',' ORDER BY c.id)) FROM cluster c),
+       (SELECT md5(string_agg(concat_ws(':', t.id, t.name, coalesce(t.expression_id, 0), p.id, m.rev,
+                                        extract(epoch FROM m.evaluated_at), md5(a.members)),
+                              ',' ORDER BY t.id, p.id))
+        FROM tag t
+        LEFT JOIN partition p ON true
+        LEFT JOIN effective_match m ON m.partition_id = p.id AND m.expression_id = t.expression_id
+        LEFT JOIN assignment a ON a.partition_id = p.id AND a.tag_id = t.id
+        WHERE t.name = ANY(%(tags)s::text[]))
+
+
 -- name: named_places
 -- The system_ids of the nodes, live or deleted, at these (partition, slot): a slot is never used again.
 SELECT n.partition_id, n.slot, n.system_id
@@ -276,15 +286,6 @@ JOIN partition p ON p.id = n.partition_id
 JOIN cluster c ON c.id = p.cluster_id
 WHERE n.deleted_at IS NULL
 ORDER BY n.partition_id, n.slot
-
-
--- name: notify_previews
--- Wakes those who wait for a preview of one of the expressions given, if there are any.
--- Relies on: whoever is woken sees this transaction, since it has committed.
-SELECT pg_notify('tagmill_preview', '')
-WHERE EXISTS (
-    SELECT FROM preview v WHERE v.expression_id = ANY(%(expressions)s) AND v.completed_at IS NULL
-)
 
 
 -- name: present_members
@@ -328,6 +329,22 @@ CROSS JOIN LATERAL (
 WHERE %(cluster)s::bigint IS NULL OR p.cluster_id = %(cluster)s
 ORDER BY p.id
 
+
+-- name: preview_verdicts
+-- Whether the preview's expression matches the live nodes that are named; null where it is not evaluated
+-- yet. The whole partition waits for its evaluation, as the preview's counts do.
+-- Relies on: a node's slot is its own for ever; a bitmap that is too short for it has no bit of it.
+SELECT n.system_id, n.hostname, c.name,
+       CASE WHEN m.members IS NULL THEN NULL
+            WHEN n.slot < 8 * octet_length(m.members) THEN get_bit(m.members, n.slot) = 1
+            ELSE false
+       END
+FROM node n
+JOIN partition p ON p.id = n.partition_id
+JOIN cluster c ON c.id = p.cluster_id
+LEFT JOIN effective_match m ON m.partition_id = n.partition_id AND m.expression_id = %(expression)s
+WHERE n.system_id = ANY(%(nodes)s) AND n.deleted_at IS NULL
+ORDER BY n.system_id
 
 -- name: preview_progress
 -- For each preview given: (uuid, partitions, those that have not reached their target, when it was
@@ -440,6 +457,22 @@ FROM held
 WHERE match.expression_id = held.expression_id AND match.partition_id = held.partition_id
 
 
+-- name: sought
+-- The slots of live nodes of which all of what is asked for holds, by partition: the kind; what the hostname or
+-- the system_id, or the hostname alone, begins with; a text in either of them. Null, or an empty text: any. It
+-- looks at every node: 100,000 take 50 ms.
+SELECT n.partition_id, array_agg(n.slot)
+FROM node n
+WHERE n.deleted_at IS NULL
+  AND (%(kind)s::text IS NULL OR n.kind = %(kind)s)
+  AND (%(prefix)s = '' OR starts_with(lower(n.hostname), lower(%(prefix)s))
+       OR starts_with(lower(n.system_id), lower(%(prefix)s)))
+  AND (%(hostname_prefix)s = '' OR starts_with(lower(n.hostname), lower(%(hostname_prefix)s)))
+  AND (%(text)s = '' OR strpos(lower(n.hostname), lower(%(text)s)) > 0
+       OR strpos(lower(n.system_id), lower(%(text)s)) > 0)
+GROUP BY n.partition_id
+
+
 -- name: status
 -- The states and counts of any number of tags at once: (null, null, partitions there are); for each
 -- expression given (expression, null, its fresh matches, the last evaluation, the live nodes it matches, why
@@ -509,10 +542,36 @@ WHERE tag_id = ANY(%(tags)s)
 GROUP BY tag_id
 
 
+-- name: tags_in
+-- For each tag and each of these partitions where nodes may carry it: (partition, name of the tag, its nodes), in
+-- the order of names: a tag's nodes are its published match, or its assignments where it has no published
+-- expression.
+-- Relies on: whoever shows nodes asks which of them live: bits of deleted ones may be set.
+SELECT m.partition_id, tag.name, m.members
+FROM match m
+JOIN tag ON tag.expression_id = m.expression_id
+WHERE m.partition_id = ANY(%(partitions)s::bigint[])
+UNION ALL
+SELECT a.partition_id, tag.name, a.members
+FROM assignment a
+JOIN tag ON tag.id = a.tag_id AND tag.expression_id IS NULL
+WHERE a.partition_id = ANY(%(partitions)s::bigint[])
+ORDER BY 2
+
+
+-- name: tombstones
+-- The slots of deleted nodes by partition, of one cluster or of all.
+SELECT n.partition_id, array_agg(n.slot)
+FROM node n
+JOIN partition p ON p.id = n.partition_id
+WHERE n.deleted_at IS NOT NULL AND (%(cluster)s::bigint IS NULL OR p.cluster_id = %(cluster)s)
+GROUP BY n.partition_id
+
+
 -- name: who_waits
 -- Whether a tag waits for one of the expressions given to be published, a preview of one of them is under way,
--- and any rebuild runs. Relies on: a tag, a preview or a rebuild that begins to wait looks at the matches that
--- are committed by then, and what neither of two transactions sees of the other, the sweep finds.
+-- and any rebuild runs. Relies on: the results are committed, and a tag, a preview or a rebuild that begins to
+-- wait looks at the matches once more when that is committed.
 SELECT EXISTS (SELECT FROM tag WHERE pending_expression_id = ANY(%(expressions)s::bigint[])),
        EXISTS (SELECT FROM preview WHERE expression_id = ANY(%(concerned)s::bigint[]) AND completed_at IS NULL),
        EXISTS (SELECT FROM rebuild WHERE state = 'running')

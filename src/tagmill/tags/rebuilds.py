@@ -142,9 +142,26 @@ def begin(tags: Sequence[int], reason: Rebuild.Reason, by: User | None) -> Rebui
     publishing.publish_locked(list(waiting.values_list("id", flat=True)))
     if finish_reached([rebuild.id]):
         rebuild.refresh_from_db()
+    if reason != Rebuild.Reason.FORCED:
+        look_again(expressions)
     kind = policy.REBUILD if reason == Rebuild.Reason.FORCED else policy.DEFINITION
     queue.defer_partitions(staleness.stale_for(expressions), kind)
     return rebuild
+
+
+def look_again(expressions: Sequence[int] | None = None) -> None:
+    """Once this transaction has committed, publish the tags that wait for one of these expressions
+    (None: for any) and for no match any more. Call it where tags begin to wait, since results that
+    somebody stores at this moment see nothing of it, nor does it see them; and where fewer matches
+    are missing, although no worker's results came."""
+    transaction.on_commit(lambda: _look_again(expressions), robust=True)
+
+
+def _look_again(expressions: Sequence[int] | None) -> None:
+    if publishing.is_any_complete(expressions):
+        with transaction.atomic():
+            publishing.publish(expressions)
+            finish_reached()
 
 
 def supersede(tag: int) -> None:
@@ -183,7 +200,8 @@ def cancel(uuid: UUID) -> None:
             raise NotFound(f"there is no rebuild {uuid}")
         locks.fleet()
         # Against another forced rebuild of the same, which would not see that its matches go back.
-        failures.lock(found.targets.values_list("expression_id", flat=True).distinct())
+        targets = found.targets.values_list("expression_id", flat=True).distinct()
+        failures.lock(targets)
         # If it is over, all is undone.
         locks.query(Lock.MATCH, __file__, "restore_matches", {"rebuild": found.id})
         tags = locks.rows(found.tags.all())
@@ -197,13 +215,15 @@ def cancel(uuid: UUID) -> None:
         if rebuild.reason == Rebuild.Reason.DEFINITION:
             rebuild.tags.update(pending_expression=None)
         Rebuild.objects.filter(id=rebuild.id).update(state=State.CANCELLED, finished_at=Now())
+        # Another tag may wait for what was taken back.
+        look_again(list(targets))
         notify_progress()
 
 
 def finish_reached(rebuilds: Sequence[int] | None = None) -> list[int]:
     """End the running rebuilds (these; None: any) that wait for nothing more; their ids.
 
-    Call it in the transaction that applied the last results.
+    Call it when the last results are committed.
     """
     running = Rebuild.objects.filter(state=State.RUNNING)
     if rebuilds is not None:

@@ -33,7 +33,7 @@ from tagmill.fleet import incarnation, vocabularies
 from tagmill.locks import Lock
 from tagmill.matches import expressions, staleness
 from tagmill.matches.expression_sets import ExpressionSet
-from tagmill.work import naming, policy, queue, workers
+from tagmill.work import membership, naming, policy, queue, workers
 from tagmill.work.models import Lease, Worker
 from tagmill.work.policy import (
     CHANGE,
@@ -59,6 +59,7 @@ log = structlog.get_logger("tagmill.leases")
 
 # The kinds of work that have quotas.
 _KINDS = {"preview": int(PREVIEW), "change": int(CHANGE), "definition": int(DEFINITION)}
+GONE = "no such worker, or of another incarnation: register again"
 # Partitions that one line of the log names.
 MAX_LOGGED = 16
 
@@ -84,17 +85,13 @@ class Ended(NamedTuple):
 
 
 class Granted(NamedTuple):
-    """`clusters`: those of the leases in `answer`."""
+    """`clusters`: those of the leases in `answer`; `owns`: the partitions that the worker is
+    preferred for, as of `epoch`."""
 
     answer: LeaseAnswer
     clusters: frozenset[int]
-
-
-def lease(
-    worker: Asking, max_partitions: int, holds: Sequence[int], *, by_set: bool = False
-) -> LeaseAnswer:
-    """As `grant`, the answer alone."""
-    return grant(worker, max_partitions, holds, by_set=by_set).answer
+    owns: frozenset[int] = frozenset()
+    epoch: int = 0
 
 
 def grant(
@@ -105,8 +102,9 @@ def grant(
     *,
     by_set: bool = False,
 ) -> Granted:
-    """Up to `max_partitions` partitions with what is stale in each: those that the worker holds
-    first, and no more than its share, so that waiting workers get some. May be none.
+    """Up to `max_partitions` partitions with what is stale in each: those that the worker owns
+    first, then those that it holds, and no more than its share, so that waiting workers get some.
+    May be none.
 
     Previews come first, then changes, then new definitions, then forced rebuilds; but while the
     later ones wait, no more of a worker's time goes into the earlier ones than their quotas leave.
@@ -118,7 +116,8 @@ def grant(
     clusters = worker.cluster_ids
     with transaction.atomic():
         spent = _begin(worker)
-        while found := queue.candidates(clusters, holds):
+        owns = membership.owned(worker.id, spent)
+        while found := queue.candidates(clusters, holds, owns):
             candidates, kind = policy.choose(found, spent)
             nodes = {item.partition: item.nodes for item in candidates}
             work = _Work(kind, nodes, set(holds), speed, by_set)
@@ -131,8 +130,8 @@ def grant(
             if answer.leases or not jobs:
                 leased = {item.partition for item in answer.leases}
                 of = frozenset(item.cluster for item in candidates if item.partition in leased)
-                return Granted(answer, of)
-        return Granted(LeaseAnswer([], {}), frozenset())
+                return Granted(answer, of, owns, spent.epoch)
+        return Granted(LeaseAnswer([], {}), frozenset(), owns, spent.epoch)
 
 
 class _Work(NamedTuple):
@@ -249,25 +248,22 @@ def heartbeat(worker: Asking, leases: Sequence[str]) -> list[str]:
     return [item for item in leases if str(uuid.UUID(item)) not in kept]
 
 
-def _beat(worker: Asking) -> SpentQuotas:
+def _beat(worker: Asking) -> None:
     """Raises WorkerGone, also for a worker of another incarnation."""
-    values = {"worker": worker.id, **_KINDS}
-    return _spent(locks.bound(Lock.WORKER, SpentQuotas, __file__, "beat", values))
+    if not locks.bound(Lock.WORKER, int, __file__, "beat", {"worker": worker.id}):
+        raise WorkerGone(GONE)
 
 
 def _begin(worker: Asking) -> SpentQuotas:
-    """As `_beat`, with the fleet held."""
+    """As `_beat`, with the fleet held; what the worker has spent of its quotas."""
     values = {
         **{"worker": worker.id, **_KINDS},
         **{"namespace": locks.NAMESPACE, "fleet": int(Lock.FLEET)},
     }
     locks.taking(Lock.FLEET)
-    return _spent(locks.bound(Lock.WORKER, SpentQuotas, __file__, "begin_lease", values))
-
-
-def _spent(found: list[SpentQuotas]) -> SpentQuotas:
+    found = locks.bound(Lock.WORKER, SpentQuotas, __file__, "begin_lease", values)
     if not found:
-        raise WorkerGone("no such worker, or of another incarnation: register again")
+        raise WorkerGone(GONE)
     return found[0]
 
 

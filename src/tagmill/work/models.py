@@ -1,9 +1,10 @@
-"""Workers, their tokens, and the leases under which they evaluate partitions."""
+"""Workers, their tokens, what they should hold, and the leases under which they evaluate it."""
 
 from __future__ import annotations
 
 import uuid
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models.functions import Now
 
@@ -65,6 +66,12 @@ class Worker(models.Model):
     pid = models.IntegerField(db_default=0)
     registered_at = models.DateTimeField(db_default=Now(), editable=False)
     last_heartbeat = models.DateTimeField(db_default=Now(), editable=False)
+    room = models.BigIntegerField(
+        db_default=0, editable=False, help_text="bytes that it can hold; 0: it is to own nothing"
+    )
+    is_ready = models.BooleanField(
+        db_default=False, editable=False, help_text="it has warmed what it was to own when it came"
+    )
     preview_quota_until = models.DateTimeField(
         db_default=Now(), editable=False, help_text="its quota for previews is spent until then"
     )
@@ -94,6 +101,29 @@ class Worker(models.Model):
         return self.name
 
 
+class Placement(models.Model):
+    """Which worker should hold which partition of a cluster (`tagmill.work.placement`), as of
+    `epoch`. Written under the lock of the membership alone; a preference, and a cache: it may be
+    lost. Workers and partitions that have gone since may be among its numbers.
+    """
+
+    cluster = models.OneToOneField(
+        Cluster, primary_key=True, on_delete=models.CASCADE, related_name="placement"
+    )
+    epoch = models.BigIntegerField(help_text="of the last change; it grows in commit order")
+    partitions = ArrayField(models.BigIntegerField())
+    owners = ArrayField(models.BigIntegerField(), help_text="the worker that is to hold each")
+    counting = ArrayField(
+        models.BigIntegerField(), help_text="the worker that is preferred for each meanwhile"
+    )
+    silent_since = models.DateTimeField(
+        null=True, help_text="since when more than half of its workers have been silent"
+    )
+
+    class Meta:
+        db_table = "placement"
+
+
 class Lease(models.Model):
     """A worker's hold on one partition's job until `deadline`, by the database's clock.
 
@@ -114,3 +144,24 @@ class Lease(models.Model):
     class Meta:
         db_table = "lease"
         indexes = [models.Index(fields=["deadline"], name="lease_deadline")]
+
+
+class Sample(models.Model):
+    """The fleet at one moment, for charts of the last hours. Written now and then; older ones are
+    deleted."""
+
+    at = models.DateTimeField(db_default=Now(), unique=True)
+    nodes = models.BigIntegerField()
+    stale = models.BigIntegerField(help_text="matches that wait for evaluation")
+    jobs = models.BigIntegerField(help_text="partitions that wait for a worker")
+    leases = models.BigIntegerField(help_text="partitions that a worker is at")
+    workers = models.BigIntegerField(help_text="workers that were heard of")
+    changes = models.BigIntegerField(help_text="of partitions since the sample before")
+    verdicts = models.BigIntegerField(help_text="by workers since the sample before")
+    revs = models.BigIntegerField(help_text="the sum of all revs, which the next one counts from")
+
+    class Meta:
+        db_table = "fleet_sample"
+
+    def __str__(self) -> str:
+        return str(self.at)

@@ -68,12 +68,13 @@ class Candidate(NamedTuple):
 class SpentQuotas(NamedTuple):
     """Whether a worker has spent its quota of time for previews, its quota for changes, and its
     quota for new definitions. `incarnation` is the incarnation of the database in which the worker
-    registered."""
+    registered, `epoch` that of the membership."""
 
     previews: bool
     changes: bool
     definitions: bool
     incarnation: str
+    epoch: int = 0
 
 
 class Speed(NamedTuple):

@@ -28,7 +28,10 @@ WHERE t.revoked_at IS NULL
 
 
 -- name: begin_lease
--- As `beat`, under the fleet's shared lock, which is had before the worker's row is locked.
+-- Records a heartbeat under the fleet's shared lock, which is had before the worker's row is locked. Returns
+-- whether the worker has spent its quotas for previews, changes and definitions, with what it has evaluated or
+-- with what it holds now; and the incarnation of the revs that it is leased. No row: as `beat`.
+-- Relies on: quotas were charged by the same clock, the database's.
 WITH fleet AS MATERIALIZED (
     SELECT pg_advisory_xact_lock_shared(%(namespace)s::int, %(fleet)s::int)
 )
@@ -43,31 +46,25 @@ RETURNING preview_quota_until > now()
           OR EXISTS (SELECT FROM lease WHERE lease.worker_id = worker.id AND lease.kind = %(change)s),
           definition_quota_until > now()
           OR EXISTS (SELECT FROM lease WHERE lease.worker_id = worker.id AND lease.kind = %(definition)s),
-          incarnation::text
+          incarnation::text,
+          (SELECT coalesce(max(epoch), 0) FROM placement)
 
 
 -- name: beat
--- Records a heartbeat. Returns whether the worker has spent its quotas for previews, changes and definitions,
--- with what it has evaluated or with what it holds now; and the incarnation of the revs that it is leased.
--- Returns no row for a worker that registered in another incarnation.
--- Relies on: quotas were charged by the same clock, the database's.
+-- Records a heartbeat. Returns no row for a worker that is gone, or that registered in another incarnation.
+-- Relies on: nothing.
 UPDATE worker
 SET last_heartbeat = now()
 WHERE id = %(worker)s
   AND incarnation = (SELECT uuid FROM current_incarnation)
-RETURNING preview_quota_until > now()
-          OR EXISTS (SELECT FROM lease WHERE lease.worker_id = worker.id AND lease.kind = %(preview)s),
-          change_quota_until > now()
-          OR EXISTS (SELECT FROM lease WHERE lease.worker_id = worker.id AND lease.kind = %(change)s),
-          definition_quota_until > now()
-          OR EXISTS (SELECT FROM lease WHERE lease.worker_id = worker.id AND lease.kind = %(definition)s),
-          incarnation::text
+RETURNING id
 
 
 -- name: candidates
--- Waiting jobs of the worker's clusters that may be leased now: the partitions that it holds first, and
--- with them, since they are older, the jobs that `overtaken` times as many as wait were made after. One row of
--- four arrays (partitions, priorities, clusters, nodes), which take a tenth of what so many rows take to read.
+-- Waiting jobs of the worker's clusters that may be leased now: the partitions that it owns first, and with
+-- them, since they are older, the jobs that `overtaken` times as many as wait were made after; then those that it
+-- holds. One row of four arrays (partitions, priorities, clusters, nodes), which take a tenth of what so many rows
+-- take to read.
 -- Relies on: `lock` is the partition's; a job that runs keeps others of its partition waiting.
 SELECT coalesce(array_agg(partition_id), '{}'), coalesce(array_agg(priority), '{}'),
        coalesce(array_agg(cluster_id), '{}'), coalesce(array_agg(node_count), '{}')
@@ -83,10 +80,16 @@ FROM (
           SELECT FROM procrastinate_jobs running WHERE running.lock = j.lock AND running.status = 'doing'
       )
     -- A list, not an array: the server looks it up by hash, also where it does not know it when it plans.
-    ORDER BY p.id IN (SELECT unnest(%(holds)s::bigint[]))
+    ORDER BY p.id IN (SELECT unnest(%(owns)s::bigint[]))
              OR j.id < (SELECT max(id) FROM procrastinate_jobs) - %(overtaken)s::int * count(*) OVER () DESC,
+             p.id IN (SELECT unnest(%(holds)s::bigint[])) DESC,
              j.id
 ) waiting
+
+
+-- name: epoch
+-- Relies on: nothing.
+SELECT coalesce(max(epoch), 0) FROM placement
 
 
 -- name: fetch_jobs
@@ -204,6 +207,27 @@ FROM procrastinate_jobs
 WHERE status IN ('todo', 'doing') AND task_name = 'evaluate_partition'
 
 
+-- name: members
+-- Workers that are to own a part of a cluster, and whether each was silent for `seconds`: (cluster, worker, uuid,
+-- room, whether it has warmed its share, whether it is silent).
+-- Relies on: heartbeats are of the database's clock.
+SELECT c.id, w.id, w.uuid, w.room, w.is_ready,
+       w.last_heartbeat <= now() - make_interval(secs => %(seconds)s)
+FROM worker w
+JOIN worker_token t ON t.id = w.token_id
+JOIN cluster c ON t.all_clusters
+               OR EXISTS (SELECT FROM worker_token_cluster may
+                          WHERE may.workertoken_id = t.id AND may.cluster_id = c.id)
+WHERE w.room > 0
+  AND t.revoked_at IS NULL
+  AND w.incarnation = (SELECT uuid FROM current_incarnation)
+
+
+-- name: next_epoch
+-- Relies on: the membership is locked, so that epochs grow in commit order.
+SELECT nextval('membership_epoch')
+
+
 -- name: notify_work
 -- Wakes waiting workers when this transaction commits. A payload is limited to 8000 bytes: a long list of
 -- partitions is left out, and then any may have work.
@@ -219,6 +243,11 @@ FROM (
     WHERE id = ANY(%(partitions)s)
     GROUP BY cluster_id
 ) by_cluster
+
+
+-- name: numbered_partitions
+-- (cluster, its partitions). Relies on: nothing.
+SELECT cluster_id, array_agg(id) FROM partition GROUP BY cluster_id
 
 
 -- name: oldest_lease
@@ -251,12 +280,33 @@ FROM (SELECT now() - %(began)s + make_interval(secs => %(beside)s) AS seconds) t
 WHERE id = %(worker)s
 
 
+-- name: placed_partitions
+-- (cluster, partitions, workers that are to hold each, workers that are preferred for each, since when too many
+-- are silent, seconds of that, epoch). Relies on: nothing.
+SELECT cluster_id, partitions, owners, counting, silent_since,
+       coalesce(extract(epoch FROM now() - silent_since), 0)::float8, epoch
+FROM placement
+
+
 -- name: prioritise_jobs
 -- Relies on: the jobs are locked, and wait (`waiting_jobs`).
 UPDATE procrastinate_jobs
 SET priority = new.priority
 FROM unnest(%(jobs)s::bigint[], %(priorities)s::int[]) AS new (id, priority)
 WHERE procrastinate_jobs.id = new.id
+
+
+-- name: share_counts
+-- (cluster, worker, partitions that it is to hold, those of all that it is preferred for).
+-- Relies on: nothing.
+SELECT c.name, w.uuid::text,
+       count(*) FILTER (WHERE each.owner = w.id), count(*) FILTER (WHERE each.counting = w.id)
+FROM placement p
+JOIN cluster c ON c.id = p.cluster_id
+CROSS JOIN LATERAL unnest(p.owners, p.counting) AS each (owner, counting)
+JOIN worker w ON w.id IN (each.owner, each.counting)
+GROUP BY 1, 2
+ORDER BY 1, 2
 
 
 -- name: waiting_jobs
@@ -267,3 +317,40 @@ FROM procrastinate_jobs
 WHERE status = 'todo' AND queueing_lock = ANY(%(queues)s)
 ORDER BY id
 FOR UPDATE
+
+
+-- name: take_sample
+-- The fleet now. Verdicts are counted by the matches that were written since the sample before: those of forced
+-- rebuilds and new definitions, each of as many nodes as its partition has. Nothing where there is a sample of
+-- the last `seconds`, of another server.
+-- Relies on: a partition's rev grows by one with each transaction that changes its nodes; a partition that is dropped takes its revs along,
+-- and the changes of that moment are not counted.
+WITH before AS (
+    SELECT at, revs FROM fleet_sample ORDER BY at DESC LIMIT 1
+),
+fleet AS (
+    SELECT coalesce(sum(node_count), 0) AS nodes, coalesce(sum(rev), 0) AS revs FROM partition
+)
+INSERT INTO fleet_sample (nodes, revs, stale, jobs, leases, workers, changes, verdicts)
+SELECT fleet.nodes, fleet.revs,
+       (SELECT count(*)
+        FROM live_expression live
+        CROSS JOIN partition p
+        LEFT JOIN effective_match m ON m.expression_id = live.id AND m.partition_id = p.id
+        WHERE m.rev IS DISTINCT FROM p.rev),
+       (SELECT count(*) FROM procrastinate_jobs WHERE status = 'todo' AND task_name = 'evaluate_partition'),
+       (SELECT count(*) FROM lease),
+       (SELECT count(*) FROM worker WHERE last_heartbeat > now() - make_interval(secs => %(alive)s)),
+       greatest(0, fleet.revs - coalesce((SELECT revs FROM before), fleet.revs)),
+       (SELECT coalesce(sum(p.node_count), 0)
+        FROM before, match m
+        JOIN partition p ON p.id = m.partition_id
+        WHERE m.evaluated_at > before.at)
+FROM fleet
+WHERE NOT EXISTS (SELECT FROM before WHERE at > now() - make_interval(secs => %(seconds)s))
+ON CONFLICT (at) DO NOTHING
+
+
+-- name: forget_samples
+-- Deletes what charts show no more.
+DELETE FROM fleet_sample WHERE at < now() - make_interval(secs => %(seconds)s)

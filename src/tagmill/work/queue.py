@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import structlog
@@ -138,10 +138,16 @@ def _enqueue(wanted: Mapping[int, Kind], delay: int) -> None:
 # -- taking and ending jobs ------------------------------------------------------------------------
 
 
-def candidates(clusters: list[int] | None, holds: Sequence[int]) -> list[Candidate]:
+def candidates(
+    clusters: list[int] | None, holds: Sequence[int], owns: Collection[int] = ()
+) -> list[Candidate]:
     """The waiting jobs of these clusters (None: of all), those that should be leased first first:
-    of partitions that the worker holds, and those that were overtaken too often."""
-    values = {"clusters": clusters, "holds": list(holds), "overtaken": policy.MAX_OVERTAKEN}
+    of partitions that the worker owns, and those that were overtaken too often; then of those that
+    it holds."""
+    values = {
+        **{"clusters": clusters, "holds": list(holds), "owns": list(owns)},
+        **{"overtaken": policy.MAX_OVERTAKEN},
+    }
     (found,) = sql.bound(_Candidates, __file__, "candidates", values)
     return [Candidate(*item) for item in zip(*found, strict=True)]
 

@@ -12,10 +12,13 @@ from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 
 from tagmill_worker.cache.files import Stored
+from tagmill_worker.cache.folders import Found
 from tagmill_worker.store import IDLE_SECONDS, MAX_DELTA_PAGES, MIN_DELTA_BYTES
 
 # What an image takes for each byte of its page, until it is known: 2.4 kB for 0.4.
 IMAGE_FACTOR = 6.0
+# What has changed since an image was shared is shared again once it is such a part of it.
+SHARE_AGAIN = 8
 # Below `full_ratio` by this, once it is passed: not one partition after the other.
 STEP = 0.02
 
@@ -24,7 +27,9 @@ STEP = 0.02
 class Entry:
     """`number`: of the last file that was asked for; `rev`: what the partition is at with it.
     `waiting`: files that are not written yet: until they are, the entry is not read.
-    `images`: bytes by the digest of the page. `page_bytes`: of all files of pages."""
+    `images`: bytes by the digest of the page. `page_bytes`: of all files of pages.
+    `shared`: the number of the last file that others have, 0 for none; `refused`: of the last that
+    the server does not want."""
 
     partition: int
     rev: int
@@ -33,13 +38,41 @@ class Entry:
     files: list[Stored] = field(default_factory=list)
     images: dict[str, int] = field(default_factory=dict)
     waiting: int = 0
+    shared: int = 0
+    refused: int = 0
+    is_flushing: bool = False
+    dirty_since: float | None = None
     added: float = 0.0
     used: float = 0.0
     hits: int = 0
 
+    @classmethod
+    def of(cls, found: Found) -> Entry:
+        """What was there when the tier was opened."""
+        last = found.chain[-1].head
+        size = sum(stored.size for stored in found.chain)
+        made = cls(found.partition, last.rev, last.number, size, found.chain, found.images)
+        made.shared = found.shared
+        return made
+
     @property
     def size(self) -> int:
         return self.page_bytes + sum(self.images.values())
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether others lack it, or so much of it that `since` would bring them a lot."""
+        if not self.files:
+            return False
+        if not self.shared:
+            return True
+        lacking = sum(item.size for item in self.files if item.head.number > self.shared)
+        return lacking > self.files[0].size // SHARE_AGAIN
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether each of its pages has an image."""
+        return all(page[2] in self.images for item in self.files for page in item.head.pages)
 
     def is_patchy(self, size: int) -> bool:
         """Whether it would be more delta than base, or too many files, with so much more."""
@@ -115,6 +148,7 @@ class Entries:
         entry.added = entry.used = self._now()
         self._entries[entry.partition] = entry
         self._bytes += entry.size
+        self.note_dirty(entry)
 
     def grow(self, entry: Entry, size: int) -> None:
         entry.page_bytes += size
@@ -126,6 +160,29 @@ class Entries:
 
     def remove_image(self, entry: Entry, digest: str) -> None:
         self._bytes -= entry.images.pop(digest, 0)
+
+    def note_dirty(self, entry: Entry) -> None:
+        """It was written, or shared."""
+        if not entry.is_dirty:
+            entry.dirty_since = None
+        elif entry.dirty_since is None:
+            entry.dirty_since = self._now()
+
+    def states(self) -> dict[str, int]:
+        """Bytes by state."""
+        found = {"clean": 0, "dirty": 0, "flushing": 0}
+        for entry in self:
+            name = "dirty" if entry.dirty_since is not None else "clean"
+            found["flushing" if entry.is_flushing else name] += entry.size
+        return found
+
+    def oldest_dirty(self) -> float:
+        """How long the one that waits longest is dirty, in seconds."""
+        now = self._now()
+        return max((now - (entry.dirty_since or now) for entry in self.dirty()), default=0.0)
+
+    def dirty(self) -> list[Entry]:
+        return [entry for entry in self if entry.dirty_since is not None]
 
     def remove(self, partition: int) -> Entry | None:
         entry = self._entries.pop(partition, None)
@@ -158,9 +215,15 @@ class Entries:
         return [e for e in self if e.used < before and e.partition not in used]
 
     def _order(self, used: Container[int]) -> list[Entry]:
-        """First what is idle, longest first; then what was asked for least, newest first."""
+        """Clean ones before dirty ones. Of each, first what is idle, longest first; then what was
+        asked for least, newest first. None that is on its way to others."""
         idle = sorted(self._idle(used), key=lambda entry: entry.used)
-        rest = [e for e in self if e not in idle and e.partition not in used]
+        known = {entry.partition for entry in idle}
+        rest = [e for e in self if e.partition not in known and e.partition not in used]
         # Later entries of the dict were admitted later.
         rest.reverse()
-        return idle + sorted(rest, key=lambda entry: entry.hits)
+        order = idle + sorted(rest, key=lambda entry: entry.hits)
+        return sorted(
+            (entry for entry in order if not entry.is_flushing),
+            key=lambda entry: entry.dirty_since is not None,
+        )

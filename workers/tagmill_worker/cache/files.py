@@ -5,6 +5,7 @@
   <incarnation>/<partition>/
     NAME.pages                     what one fetch brought
     PAGE.image, PAGE.slots         the kernel's image of a page (evaluators/saved.py)
+    NAME.shared                    empty: others have what this file and those before it have
   aside/                           what was not believed
 ```
 
@@ -53,6 +54,7 @@ MAX_HEAD_BYTES = 16 * 2**20
 NAME_DIGITS = 16
 
 PAGES, IMAGE, SLOTS, PARTIAL = ".pages", ".image", ".slots", ".partial"
+SHARED = ".shared"
 ASIDE = "aside"
 
 _NAME = re.compile(r"(\d{8})-(\d{1,18})-(\d{1,9})-([0-9a-f]{16})\.pages")

@@ -19,11 +19,13 @@ MAX_ASIDE = 8
 @dataclass(slots=True)
 class Found:
     """A partition's files. `chain`: those that make it, oldest first. `images`: bytes of the images
-    of its pages, by the page's digest. `rest`: what nobody needs; `damaged`: with the reason."""
+    of its pages, by the page's digest. `shared`: the number of the last that others have, 0 for
+    none. `rest`: what nobody needs; `damaged`: with the reason."""
 
     partition: int
     chain: list[Stored]
     images: dict[str, int] = field(default_factory=dict)
+    shared: int = 0
     rest: list[Path] = field(default_factory=list)
     damaged: list[tuple[Path, str]] = field(default_factory=list)
 
@@ -45,8 +47,11 @@ def find(place: Place) -> Found:
     wanted = {digest for item in chain for _, _, digest in item.head.pages}
     found = Found(place.partition, chain, damaged=damaged)
     found.rest = [item.path for item in stored if item not in chain]
+    numbers = {item.path.stem: item.head.number for item in chain}
     for path in others:
-        if path.suffix in (files.IMAGE, files.SLOTS) and path.stem in wanted:
+        if path.suffix == files.SHARED and path.stem in numbers:
+            found.shared = max(found.shared, numbers[path.stem])
+        elif path.suffix in (files.IMAGE, files.SLOTS) and path.stem in wanted:
             size = found.images.get(path.stem, 0) + path.stat().st_size
             found.images[path.stem] = size
         else:
@@ -99,6 +104,11 @@ def tidy(place: Place) -> dict[str, int]:
     # The child may be about to give one its name.
     delete(path for path in found.rest if path.suffix != files.PARTIAL)
     return found.images
+
+
+def mark_shared(stored: Stored) -> None:
+    """Others have this file, and those before it: a next start need not share them again."""
+    stored.path.with_suffix(files.SHARED).touch()
 
 
 def delete(paths: Iterable[Path]) -> None:

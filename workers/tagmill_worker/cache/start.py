@@ -8,7 +8,11 @@ from typing import Any
 
 from tagmill_worker.cache import lock
 from tagmill_worker.cache.entries import Entries
+from tagmill_worker.cache.flushing import Flusher, Watermarks
+from tagmill_worker.cache.shared import Shared
 from tagmill_worker.cache.tier import Tier
+from tagmill_worker.cache.upkeep import Upkeep
+from tagmill_worker.evaluators import base
 from tagmill_worker.metrics import Metrics
 from tagmill_worker.settings import Settings
 
@@ -27,7 +31,23 @@ def make(
     except OSError as error:
         problem = str(error)
     entries = Entries(settings.cache_bytes, settings.cache_full_ratio, reactor.seconds)
-    tier = Tier(reactor, directory, entries, metrics, in_use=in_use, lock=held)
+    upkeep = Upkeep(reactor, directory, entries, metrics, held)
     if problem:
-        tier.turn_off(problem)
-    return tier
+        upkeep.turn_off(problem)
+    return Tier(upkeep, metrics, in_use)
+
+
+def flusher(
+    reactor: Any, settings: Settings, metrics: Metrics, tier: Tier | None, shared: Shared | None
+) -> Flusher | None:
+    """What shares the tier with other workers; None without a tier."""
+    if tier is None or shared is None:
+        return None
+    watermarks = Watermarks(
+        settings.cache_bytes,
+        settings.cache_dirty_ratio,
+        settings.cache_dirty_high_ratio,
+        settings.cache_flush_seconds,
+    )
+    has_images = settings.evaluator in base.KEEPERS
+    return Flusher(reactor, tier.upkeep, shared, metrics, watermarks, has_images=has_images)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from importlib.metadata import version as distribution_version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -152,6 +153,11 @@ def load(name: str) -> Evaluator:
 def has_kernel() -> bool:
     """Whether the kernel is installed. It is not imported."""
     return find_spec(KERNEL_MODULE) is not None
+
+
+def version(name: str) -> str:
+    """The version of an evaluator that keeps images, which is not imported."""
+    return distribution_version("tagmill-kernel") if name == "kernel" else ""
 
 
 def resolve(name: str) -> str:

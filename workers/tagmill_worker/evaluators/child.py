@@ -5,7 +5,9 @@ starts a pass, in which one expression may take so long.
 `{"page": n, "key": k, "run": [ids], "skip": hex}`, with a page as body, asks for the expressions
 `run` over the slots that neither an earlier page of the pass nor `skip` named; the body may be left
 out where an earlier answer said that the page with that key is held. `"image": stem` names files
-with its image, which the answer names again, with the reason where they are not good.
+with its image, which the answer names again, with the reason where they are not good;
+`"packed": n` says that the last n bytes of the body are its image, of another worker's making, and
+the answer has the reason why it is not believed, or "".
 `"learn": rev` asks for the vocabulary of those slots' nodes with a higher rev, too;
 `"singly": true` for one expression after the other. `{"drop": [keys]}` forgets pages.
 `{"save": stem, "key": k}`, with the page as body unless it is held, writes its image to files. Out,
@@ -34,6 +36,7 @@ import zstandard
 
 from tagmill_expressions.errors import ExpressionError
 from tagmill_worker import pages
+from tagmill_worker.cache import files
 from tagmill_worker.errors import ImageRefused, ProtocolError
 from tagmill_worker.evaluators import base, frames, saved
 from tagmill_worker.evaluators.note import Writer
@@ -94,12 +97,17 @@ class Child:
         is_held = held is not None
         reading, parsed = 0.0, 0
         tried: list[str] = []
+        unpacked: dict[str, str] = {}
         if held is None:
             if not data:
                 return {"page": number, "missing": True}
+            packed = header.get("packed", 0)
+            data, image = (data[:-packed], data[-packed:]) if packed else (data, b"")
             if "image" in header:
                 held, reason = self._open(header["image"], data)
                 tried = [header["image"], reason]
+            elif packed:
+                held, unpacked["packed"] = self._unpack(image, data)
             if held is None:
                 # What an image in a file takes says nothing about parsing.
                 begun = time.perf_counter()
@@ -142,6 +150,7 @@ class Child:
             "evaluating": [evaluating, evaluations],
             "image_bytes": self._bytes,
             "image": tried,
+            **unpacked,
             "vocabulary": vocabulary,
         }
 
@@ -170,6 +179,18 @@ class Child:
             return saved.load(self._evaluator, Path(stem), source, self._shadow), ""
         except (OSError, ImageRefused) as error:
             return None, str(error)
+
+    def _unpack(self, packed: bytes, data: bytes) -> tuple[Held | None, str]:
+        """Another worker's image of this page, or the reason why it is not believed."""
+        if not self._evaluator.keeps_images:
+            return None, f"{self._evaluator.name} has no use for it"
+        source = partial(pages.nodes, data)
+        try:
+            page = files.digest(data)
+            held = saved.load_packed(self._evaluator, page, packed, source, self._shadow)
+        except (OSError, ImageRefused, ProtocolError) as error:
+            return None, str(error)
+        return held, ""
 
     def _image(self, data: bytes) -> Held:
         image, slots = self._evaluator.image(partial(pages.nodes, data), self._shadow), 0

@@ -88,8 +88,11 @@ class KernelImage:
             image = cls(source, shadow, tagmill_kernel.PartitionImage.open(path))
         except tagmill_kernel.ImageError as error:
             raise ImageRefused(str(error)) from None
+        if more.keys() != {"slots", "refused"}:
+            raise ImageRefused("what belongs to the image says something else")
         image._slots, image._refused = int(more["slots"], 16), int(more["refused"], 16)
-        if sum(1 << slot for slot in image._image.slots()) != image._slots & ~image._refused:
+        kept = sum(1 << slot for slot in image._image.slots())
+        if kept != image._slots & ~image._refused or image._refused & ~image._slots:
             raise ImageRefused("it has other slots")
         return image
 

@@ -28,6 +28,8 @@ class Pass:
     seen: int = 0
     unreadable: int = 0
     singly: bool = False
+    is_warming: bool = False
+    """Pages are read without any expression, so that their images are there later."""
     spent: dict[int, float] = field(default_factory=dict)
     deaths: Counter[tuple[int, int]] = field(default_factory=Counter)
 
@@ -62,6 +64,8 @@ class Task:
     run: Sequence[int]
     learn: int | None
     done: Deferred[PageAnswer]
+    packed: bytes = b""
+    """The page's image, of another worker's making."""
     is_cancelled: bool = False
 
     def left(self) -> list[int]:

@@ -129,16 +129,22 @@ class EvaluatorProcess:
         return child.gone
 
     def submit(
-        self, pass_: Pass, page: Page, run: Sequence[int], learn: int | None = None
+        self,
+        pass_: Pass,
+        page: Page,
+        run: Sequence[int],
+        learn: int | None = None,
+        packed: bytes = b"",
     ) -> Deferred[PageAnswer]:
         """Evaluate the expressions `run` of the pass on the page's slots that it has not seen, and
-        learn the vocabulary of those that have changed after the rev `learn`.
+        learn the vocabulary of those that have changed after the rev `learn`. `packed`: the page's
+        image, where another worker shared it.
 
         Fails with EvaluatorError when the child does not get through the page and no expression is
         to blame.
         """
         self._numbers += 1
-        task = Task(self._numbers, pass_, page, run, learn, Deferred())
+        task = Task(self._numbers, pass_, page, run, learn, Deferred(), packed)
         self._backlog.waiting.append(task)
         self._pump()
         return task.done
@@ -219,8 +225,21 @@ class EvaluatorProcess:
         if message["image"] and self._images is not None:
             stem, reason = message["image"]
             self._images.image_opened(Path(stem), reason)
+        if "packed" in message:
+            self._packed_opened(task, message["packed"])
         if not task.is_cancelled:
             task.done.callback(answer)
+
+    def _packed_opened(self, task: Task, reason: str) -> None:
+        """`reason`: why another worker's image was not, "" where it was."""
+        self._metrics.shared_images.labels("damaged" if reason else "opened").inc()
+        if reason:
+            log.error(
+                "a shared image is not believed; its documents are parsed",
+                action="shared_damaged",
+                partition=task.page.partition,
+                error=reason,
+            )
 
     def _shadow(self, task: Task, message: dict[str, Any]) -> None:
         self._metrics.shadowed.inc(message["shadowed"])
@@ -243,7 +262,7 @@ class EvaluatorProcess:
                 break
             task = self._backlog.waiting.popleft()
             run = task.left()
-            if not run and task.learn is None:
+            if not run and task.learn is None and not self._warms(task.pass_):
                 task.done.callback(PageAnswer())
                 continue
             if self._open is not task.pass_:
@@ -261,14 +280,27 @@ class EvaluatorProcess:
             if task.learn is not None:
                 header["learn"] = task.learn
             is_hot = key in self._hot
-            if self._images is not None and not is_hot:
-                stem = self._images.image(task.page)
-                if stem is not None:
-                    header["image"] = str(stem)
-            child.send(header, b"" if is_hot else task.page.data)
+            body = b"" if is_hot else task.page.data
+            if not is_hot:
+                body += self._kept_image(task, header)
+            child.send(header, body)
             self._backlog.sent.append(task)
         self._watchdog.pages_changed()
         self._backlog.wake()
+
+    def _warms(self, pass_: Pass) -> bool:
+        return pass_.is_warming and self._options.evaluator in base.KEEPERS
+
+    def _kept_image(self, task: Task, header: dict[str, Any]) -> bytes:
+        """Where the child finds the image: in a file that the header names, or in what is
+        answered here."""
+        stem = None if self._images is None else self._images.image(task.page)
+        if stem is not None:
+            header["image"] = str(stem)
+            return b""
+        if task.packed:
+            header["packed"] = len(task.packed)
+        return task.packed
 
     def _unreadable(self, task: Task, slot: int, why: str) -> None:
         task.pass_.seen |= 1 << slot

@@ -13,7 +13,7 @@ from tagmill_worker.pages import Page
 
 
 class SavedImages(Protocol):
-    """Where the images of pages are (tagmill_worker.cache.tier)."""
+    """Where the images of pages are (tagmill_worker.cache.page_images)."""
 
     def image(self, page: Page) -> Path | None: ...
 

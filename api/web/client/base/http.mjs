@@ -1,4 +1,5 @@
 // Requests to the API: JSON in and out, problems as errors that say what to do next.
+import { note } from "./asked.mjs";
 
 const FIRST_RETRY_MS = 500;
 const MAX_RETRY_MS = 8_000;
@@ -65,6 +66,7 @@ export async function api(path, { method = "GET", body, signal, wait, type } = {
   if (method !== "GET") headers.set("X-CSRFToken", cookie("csrftoken"));
   if (wait) headers.set("Prefer", `wait=${wait}`);
   const address = new URL(path, new URL("/api/v1/", location.href));
+  note(method, address.pathname + address.search, body);
   let answer;
   try {
     answer = await fetch(address.pathname + address.search, {

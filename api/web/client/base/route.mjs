@@ -2,7 +2,7 @@
 
 /** @typedef {{page: string, name: string, query: URLSearchParams}} Place */
 
-const PAGES = new Set(["health", "fleet", "vocabulary"]);
+const PAGES = new Set(["health", "fleet", "vocabulary", "recipes", "account"]);
 
 export const route = new EventTarget();
 

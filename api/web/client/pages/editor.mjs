@@ -11,6 +11,7 @@ import { ask } from "../parts/ask.mjs";
 import "../parts/change.mjs";
 import "../parts/code.mjs";
 import "../parts/history.mjs";
+import "../parts/pins.mjs";
 import { prefixes, status, warnings } from "../parts/written.mjs";
 
 // Saving what takes the tag from more than this share of its nodes is asked about.
@@ -266,7 +267,10 @@ class Editor extends Page {
       ${this.shownProblem()}
       <div class="editor">
         <section class="stack" aria-label="Definition">${this.form()}</section>
-        <section class="card result" aria-label="What it matches">${this.result()}</section>
+        <div class="stack">
+          <section class="card result" aria-label="What it matches">${this.result()}</section>
+          ${allowed("operator") && this.row?.kind !== "manual" ? html`<tm-pins .preview=${this.preview} .version=${this.version}></tm-pins>` : nothing}
+        </div>
       </div>
       ${this.row ? html`<tm-history tag=${this.tag} .total=${this.row.node_count}></tm-history>` : nothing}`;
   }

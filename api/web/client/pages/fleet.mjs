@@ -1,49 +1,13 @@
 // Clusters and their partitions, coloured by what waits there, and who works on what.
 import { html, nothing } from "../vendor/lit.mjs";
-import { all } from "../base/http.mjs";
 import { count, several, time } from "../base/format.mjs";
-import { Page } from "../base/page.mjs";
+import { Overview } from "../base/overview.mjs";
 import { allowed } from "../base/session.mjs";
+import "../parts/hour.mjs";
 
-const LOOK_SECONDS = 2;
-
-class Fleet extends Page {
-  static properties = {
-    ...Page.properties,
-    clusters: { state: true },
-    partitions: { state: true },
-    workers: { state: true },
-  };
-
-  constructor() {
-    super();
-    /** @type {any[] | null} */
-    this.clusters = null;
-    /** @type {any[]} */
-    this.partitions = [];
-    /** @type {any[]} */
-    this.workers = [];
-  }
-
-  connectedCallback() {
-    super.connectedCallback();
-    this.every(
-      () => this.load(),
-      () => LOOK_SECONDS,
-    );
-  }
-
-  async load() {
-    const clusters = await all("clusters/?limit=1000");
-    if (allowed("operator"))
-      [this.partitions, this.workers] = await Promise.all([all("partitions/?limit=1000"), all("workers/?limit=1000")]);
-    this.clusters = clusters;
-  }
-
+class Fleet extends Overview {
   render() {
-    if (this.clusters === null)
-      return html`<h1>Fleet</h1>
-        ${this.problem ? this.shownProblem() : html`<p class="quiet">Loading ...</p>`}`;
+    if (this.clusters === null) return this.loading("Fleet");
     const waiting = this.partitions.reduce((sum, one) => sum + one.stale, 0);
     return html`<div class="head">
         <h1>Fleet</h1>
@@ -61,7 +25,9 @@ class Fleet extends Page {
       <div class="cards">${this.clusters.map((cluster) => this.cluster(cluster))}</div>
       ${
         allowed("operator")
-          ? html`<h2>Workers</h2>
+          ? html`<h2>The last hour</h2>
+              <tm-hour></tm-hour>
+              <h2>Workers</h2>
               ${this.workers.length ? this.table() : html`<p class="card empty">None has ever come: manage.py worker_token makes a token for one.</p>`}`
           : nothing
       }`;

@@ -2,54 +2,30 @@
 import { html, nothing } from "../vendor/lit.mjs";
 import { all, segment } from "../base/http.mjs";
 import { count, several, time } from "../base/format.mjs";
-import { Page } from "../base/page.mjs";
+import { Overview } from "../base/overview.mjs";
 import { allowed } from "../base/session.mjs";
 import { highlighted } from "../base/xpath.mjs";
 import { TONES } from "../parts/written.mjs";
 
-const LOOK_SECONDS = 3;
-
-class Health extends Page {
-  static properties = {
-    ...Page.properties,
-    tags: { state: true },
-    clusters: { state: true },
-    workers: { state: true },
-    partitions: { state: true },
-  };
+class Health extends Overview {
+  static properties = { ...Overview.properties, tags: { state: true } };
 
   constructor() {
     super();
     /** @type {any[] | null} */
     this.tags = null;
-    /** @type {any[]} */
-    this.clusters = [];
-    /** @type {any[]} */
-    this.workers = [];
-    /** @type {any[]} */
-    this.partitions = [];
-  }
-
-  connectedCallback() {
-    super.connectedCallback();
-    this.every(
-      () => this.load(),
-      () => LOOK_SECONDS,
-    );
   }
 
   async load() {
-    const [tags, clusters] = await Promise.all([all("tags/?limit=1000"), all("clusters/?limit=1000")]);
-    if (allowed("operator"))
-      [this.workers, this.partitions] = await Promise.all([all("workers/?limit=1000"), all("partitions/?limit=1000")]);
-    this.clusters = clusters;
+    const [tags] = await Promise.all([all("tags/?limit=1000"), super.load()]);
     this.tags = tags;
   }
 
-  /** Clusters with nodes that no worker takes. */
-  deserted() {
+  /** Those with nodes that no worker takes.
+   * @param {any[]} clusters */
+  deserted(clusters) {
     const living = this.workers.filter((worker) => worker.alive);
-    return this.clusters.filter(
+    return clusters.filter(
       (cluster) =>
         cluster.node_count > 0 &&
         !living.some((worker) => worker.clusters === null || worker.clusters.includes(cluster.name)),
@@ -57,11 +33,9 @@ class Health extends Page {
   }
 
   render() {
-    if (this.tags === null)
-      return html`<h1>Health</h1>
-        ${this.problem ? this.shownProblem() : html`<p class="quiet">Loading ...</p>`}`;
+    if (this.tags === null || this.clusters === null) return this.loading("Health");
     const wrong = this.tags.filter((tag) => tag.state !== "ready");
-    const deserted = allowed("operator") ? this.deserted() : [];
+    const deserted = allowed("operator") ? this.deserted(this.clusters) : [];
     const stale = this.partitions.filter((partition) => partition.stale > 0);
     const isWell = wrong.length + deserted.length + stale.length === 0;
     return html`<div class="head">
@@ -86,7 +60,7 @@ class Health extends Page {
               : html`<p class="quiet">Every tag is true everywhere.</p>`
           }
         </section>
-        ${allowed("operator") ? html`${this.clustered(deserted, stale)}${this.working()}` : html`<section class="card"><p class="quiet">Workers and partitions are shown to operators.</p></section>`}
+        ${allowed("operator") ? html`${this.clustered(this.clusters, deserted, stale)}${this.working()}` : html`<section class="card"><p class="quiet">Workers and partitions are shown to operators.</p></section>`}
       </div>`;
   }
 
@@ -99,13 +73,13 @@ class Health extends Page {
     </li>`;
   }
 
-  /** @param {any[]} deserted @param {any[]} stale */
-  clustered(deserted, stale) {
+  /** @param {any[]} clusters @param {any[]} deserted @param {any[]} stale */
+  clustered(clusters, deserted, stale) {
     return html`<section class="card stack" aria-labelledby="clusters-said">
       <h2 id="clusters-said">Clusters</h2>
       <p>
-        <span class="big">${count(this.clusters.length - deserted.length)}</span> of
-        ${several(this.clusters.length, "cluster")} with workers
+        <span class="big">${count(clusters.length - deserted.length)}</span> of ${several(clusters.length, "cluster")}
+        with workers
       </p>
       ${
         deserted.length

@@ -4,7 +4,9 @@ import { api, segment } from "../base/http.mjs";
 import { several, time } from "../base/format.mjs";
 import { document_of, marked } from "../base/hardware.mjs";
 import { Page } from "../base/page.mjs";
+import { pin, pinned, unpin } from "../base/pins.mjs";
 import { go } from "../base/route.mjs";
+import { allowed } from "../base/session.mjs";
 import { highlighted } from "../base/xpath.mjs";
 import "../parts/tree.mjs";
 import { hits, why } from "../parts/why.mjs";
@@ -21,6 +23,8 @@ class NodePage extends Page {
     answer: { state: true },
     marks: { state: true },
     isAsking: { state: true },
+    isPinned: { state: true },
+    isRead: { state: true },
   };
 
   constructor() {
@@ -40,10 +44,20 @@ class NodePage extends Page {
     /** @type {Set<Element>} */
     this.marks = new Set();
     this.isAsking = false;
+    this.isPinned = false;
+    /** Whether the document is here, or known to be none. */
+    this.isRead = false;
+  }
+
+  togglePin() {
+    if (this.isPinned) unpin(this.name);
+    else pin(this.name);
+    this.isPinned = pinned().includes(this.name);
   }
 
   connectedCallback() {
     super.connectedCallback();
+    this.isPinned = pinned().includes(this.name);
     void this.trying(() => this.open());
   }
 
@@ -62,6 +76,7 @@ class NodePage extends Page {
       this.name,
       node.probes.map((/** @type {any} */ probe) => probe.probe),
     );
+    this.isRead = true;
     await this.explain();
   }
 
@@ -126,11 +141,12 @@ class NodePage extends Page {
             >${probes.map((/** @type {any} */ probe) => html`<span class="quiet">${probe.probe} ${Math.ceil(probe.size / 1000)} kB, ${time(probe.uploaded_at)}</span>`)}
           </p>
         </div>
+        ${allowed("operator") ? html`<button aria-pressed=${this.isPinned} @click=${this.togglePin}>${this.isPinned ? "Pinned" : "Pin it to the editor"}</button>` : nothing}
       </div>
       ${this.shownProblem()}
       <div class="editor">
         <section class="stack" aria-label="Hardware">
-          <tm-tree .document=${this.document} .marks=${this.marks}></tm-tree>
+          <tm-tree .document=${this.document} .isLoading=${!this.isRead} .marks=${this.marks}></tm-tree>
         </section>
         <section class="stack" aria-label="Tags of the node">${this.carried()}${this.reason()}</section>
       </div>`;

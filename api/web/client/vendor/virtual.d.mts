@@ -1,9 +1,0 @@
-export {
-  elementScroll,
-  observeElementOffset,
-  observeElementRect,
-  observeWindowOffset,
-  observeWindowRect,
-  Virtualizer,
-  windowScroll,
-} from "@tanstack/virtual-core";
