@@ -225,6 +225,18 @@ def test_a_dropped_page_frees_its_bytes() -> None:
     assert child.page(asked(1), b"") == {"page": 1, "missing": True}
 
 
+@only_kernel
+def test_what_an_image_finds_out_about_itself_is_counted() -> None:
+    documents = {n: {"lshw": f"<list><a>{n}</a><b/></list>"} for n in range(200)}
+    child, sizes = opened("kernel", 1 << 24), []
+    for sent in (page(documents), b"", b""):
+        child.open([(7, "//b", {})])
+        sizes.append(child.page(asked(1), sent)["image_bytes"])
+    assert 0 < sizes[0] < sizes[-1]
+    child.drop([1])
+    assert 0 <= child.page(asked(2), page({}))["image_bytes"] < 10_000
+
+
 def test_lxml_holds_no_images() -> None:
     child = opened("lxml", 1 << 20)
     assert child.page(asked(1), page({0: {"lshw": GPU}}))["held"] is False

@@ -68,6 +68,7 @@ class Child:
         self._shadow = shadow
         self._held: dict[int, Held] = {}
         self._bytes = 0
+        self._sizes: dict[int, int] = {}
         self._memo: dict[tuple[str, tuple[tuple[str, str], ...]], Any] = {}
         self._compiled: dict[int, Any] = {}
         self._failures: dict[int, str] = {}
@@ -129,6 +130,8 @@ class Child:
         # What it learns beside is no evaluation.
         evaluations = 0 if learnt else len(wanted) * slots.bit_count()
         evaluating = time.perf_counter() - evaluating
+        if is_held:
+            self._measure(header["key"], held)
         for key in answers.failures:
             del self._compiled[key]
         self._failures.update(answers.failures)
@@ -158,7 +161,7 @@ class Child:
         for key in keys:
             held = self._held.pop(key, None)
             if held is not None:
-                self._bytes -= held.image.nbytes
+                self._bytes -= self._sizes.pop(key)
 
     def to_save(self, key: int, data: bytes) -> Held:
         """The image of a page, which is made where it is not held. Raises ProtocolError."""
@@ -209,8 +212,15 @@ class Child:
         if not self._most or self._bytes + size > self._most:
             return False
         self._held[key] = held
+        self._sizes[key] = size
         self._bytes += size
         return True
+
+    def _measure(self, key: int, held: Held) -> None:
+        """Counts what an image found out about itself while it was asked."""
+        size = held.image.nbytes
+        self._bytes += size - self._sizes[key]
+        self._sizes[key] = size
 
     def _compile(self, text: str, namespaces: dict[str, str]) -> Any:
         key = (text, tuple(sorted(namespaces.items())))
