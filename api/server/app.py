@@ -127,6 +127,7 @@ class Server:
             intake=self._intake,
             gate=self._gate,
             slot=None if place is None else place.slot,
+            origins=[each for each in config.cors_origins.split(",") if each],
         )
         self._port: Any = None
         self._gauges: dict[Any, Callable[[], int]] = {

@@ -11,5 +11,6 @@ __all__ = [
     "preview",
     "rebuild",
     "sweep",
+    "tiers",
     "web",
 ]

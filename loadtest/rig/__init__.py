@@ -10,6 +10,7 @@ __all__ = [
     "ingest",
     "postgres",
     "processes",
+    "relay",
     "rig",
     "scratch",
     "simulated",

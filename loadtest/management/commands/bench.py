@@ -23,6 +23,7 @@ from loadtest.benches.polls import PollsBench
 from loadtest.benches.preview import PreviewBench
 from loadtest.benches.rebuild import RebuildCommand
 from loadtest.benches.sweep import SweepBench
+from loadtest.benches.tiers import TiersBench
 from loadtest.benches.web import WebBench
 from loadtest.chaos.bench import ChaosBench
 from loadtest.report.report import ReportBench
@@ -37,6 +38,7 @@ BENCHES: tuple[type[Bench], ...] = (
     PreviewBench,
     PollsBench,
     SweepBench,
+    TiersBench,
     GrowthBench,
     CalibrateBench,
     CheckBench,
