@@ -5,6 +5,7 @@
 - `evaluation`: the reference evaluation, by lxml.
 - `vocabulary`, `words`: the names and values that documents contain, and those to choose from.
 - `lint`, `explain`: warnings about a definition, and why it is true or false of one document.
+- `syntax`: the tree that a definition is parsed to, and the words of the grammar.
 - `errors`: what all of these raise.
 """
 
@@ -15,6 +16,7 @@ __all__ = [
     "evaluation",
     "explain",
     "lint",
+    "syntax",
     "vocabulary",
     "words",
 ]
