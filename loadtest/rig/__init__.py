@@ -10,6 +10,7 @@ __all__ = [
     "ingest",
     "postgres",
     "processes",
+    "readers",
     "relay",
     "rig",
     "scratch",

@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from rich.console import Console
 
 from loadtest.bench import Bench, BenchError, Session, write_json
+from loadtest.benches.cache import CacheBench
 from loadtest.benches.calibrate import CalibrateBench
 from loadtest.benches.change import ChangeBench
 from loadtest.benches.check import CheckBench
@@ -37,6 +38,7 @@ BENCHES: tuple[type[Bench], ...] = (
     ChangeBench,
     PreviewBench,
     PollsBench,
+    CacheBench,
     SweepBench,
     TiersBench,
     GrowthBench,
