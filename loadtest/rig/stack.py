@@ -64,6 +64,16 @@ class Stack:
             kept = () if cache is None else ("--cache-dir", str(cache / name), *CACHE_BYTES)
             self._spawn(name, "worker", "--server", self.url, "--name", name, *kept, *options)
 
+    def start_worker(self, name: str, *options: str) -> None:
+        """One of a name of its own, which begins with `worker-`."""
+        self._spawn(name, "worker", "--server", self.url, "--name", name, *options)
+
+    def end_worker(self, name: str, number: int) -> None:
+        """Send a signal that ends it, and wait for that."""
+        process = self._processes.pop(name)
+        process.send_signal(number)
+        process.wait(STOP_SECONDS)
+
     def stop_workers(self) -> None:
         self._stop([name for name in self._processes if name.startswith("worker-")])
 

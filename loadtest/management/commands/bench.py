@@ -16,6 +16,7 @@ from loadtest.bench import Bench, BenchError, Session, write_json
 from loadtest.benches.calibrate import CalibrateBench
 from loadtest.benches.change import ChangeBench
 from loadtest.benches.check import CheckBench
+from loadtest.benches.churn import ChurnBench
 from loadtest.benches.evaluate import EvaluateCommand
 from loadtest.benches.fleet import FleetBench
 from loadtest.benches.growth import GrowthBench
@@ -40,6 +41,7 @@ BENCHES: tuple[type[Bench], ...] = (
     GrowthBench,
     CalibrateBench,
     CheckBench,
+    ChurnBench,
     ChaosBench,
     WebBench,
     ReportBench,
