@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from rich.console import Console
 
 from loadtest.bench import Bench, BenchError, Session, write_json
+from loadtest.benches.cache import CacheBench
 from loadtest.benches.calibrate import CalibrateBench
 from loadtest.benches.change import ChangeBench
 from loadtest.benches.check import CheckBench
@@ -24,6 +25,7 @@ from loadtest.benches.polls import PollsBench
 from loadtest.benches.preview import PreviewBench
 from loadtest.benches.rebuild import RebuildCommand
 from loadtest.benches.sweep import SweepBench
+from loadtest.benches.tiers import TiersBench
 from loadtest.benches.web import WebBench
 from loadtest.chaos.bench import ChaosBench
 from loadtest.report.report import ReportBench
@@ -37,7 +39,9 @@ BENCHES: tuple[type[Bench], ...] = (
     ChangeBench,
     PreviewBench,
     PollsBench,
+    CacheBench,
     SweepBench,
+    TiersBench,
     GrowthBench,
     CalibrateBench,
     CheckBench,
