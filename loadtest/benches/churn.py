@@ -11,8 +11,9 @@ import itertools
 import signal
 import time
 from argparse import ArgumentParser
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -34,6 +35,7 @@ from tagmill.work.models import Worker
 KINDS = ("join", "leave", "join", "kill")
 SIGNALS = {"leave": signal.SIGTERM, "kill": signal.SIGKILL}
 MAX_SECONDS = 3600
+PACE = {"every": 5.0, "uploads": 50.0}
 MAX_EVALUATIONS = 200_000
 CLIENTS = 4
 PATIENCE_SECONDS = 60.0
@@ -56,8 +58,10 @@ class ChurnBench(Bench):
         parser.add_argument("--seed", type=int, default=1)
         parser.add_argument("--workers", type=int, default=3, help="at the start; at least 2")
         parser.add_argument("--seconds", type=float, default=300.0)
-        parser.add_argument("--every", type=float, default=5.0, help="seconds between changes")
-        parser.add_argument("--uploads", type=float, default=50.0, help="a second")
+        parser.add_argument(
+            "--every", type=float, default=PACE["every"], help="seconds between changes"
+        )
+        parser.add_argument("--uploads", type=float, default=PACE["uploads"], help="a second")
 
     def run(self, options: dict[str, Any], session: Session) -> dict[str, Any]:
         check_sizes(options, "nodes")
@@ -66,27 +70,30 @@ class ChurnBench(Bench):
         for name in ("seconds", "every", "uploads"):
             if not 0 < options[name] <= MAX_SECONDS:
                 raise BenchError(f"--{name} is above 0, and at most {MAX_SECONDS:,}")
-        return _Run(options, session).run()
+        return _run(options, session)
 
     def show(self, console: Console, result: dict[str, Any]) -> None:
-        found = result["churn"]
-        console.print(
-            f"{found['changes']} changes of the membership: the most that moved is "
-            f"{found['moved_share']:.1%}, {found['above_part']:+.1%} beside one worker's part "
-            f"(at most {SLACK:+.0%})"
-        )
-        console.print(
-            f"{found['uploads']:,} uploads ({found['uploads_per_second']:.1f} a second), "
-            f"{found['uploads_refused']} refused, {found['wrong']} answers wrong; "
-            f"{found['fetched_bytes'] / 1e6:.1f} MB fetched, a rebuild took "
-            f"{found['rebuild_seconds']:.2f} s in the end"
-        )
+        show(console, result["churn"])
 
     def fault(self, result: dict[str, Any]) -> str | None:
         found = result["churn"]
         if found["uploads_refused"]:
             return f"{found['uploads_refused']} uploads were refused"
         return super().fault(result)
+
+
+def show(console: Console, found: dict[str, Any]) -> None:
+    console.print(
+        f"{found['changes']} changes of the membership: the most that moved is "
+        f"{found['moved_share']:.1%}, {found['above_part']:+.1%} beside one worker's part "
+        f"(at most {SLACK:+.0%})"
+    )
+    console.print(
+        f"{found['uploads']:,} uploads ({found['uploads_per_second']:.1f} a second), "
+        f"{found['uploads_refused']} refused, {found['wrong']} answers wrong; "
+        f"{found['fetched_bytes'] / 1e6:.1f} MB fetched, a rebuild took "
+        f"{found['rebuild_seconds']:.2f} s in the end"
+    )
 
 
 @dataclass
@@ -109,53 +116,64 @@ class _Moves:
         self._epoch, self._owners = epoch, owners
 
 
-class _Run:
-    def __init__(self, options: dict[str, Any], session: Session) -> None:
-        self._options = options
-        self._session = session
+def _run(options: dict[str, Any], session: Session) -> dict[str, Any]:
+    def say(what: str) -> None:
+        session.console.print(what, style="dim")
+
+    say(f"generating {options['nodes']:,} nodes ({options['profile']})")
+    with bench.settings(partition_slots=SLOTS):
+        loader.load(options["nodes"], seed=options["seed"], profile=options["profile"])
+    definitions = {tag.name: tag.definition for tag in SAMPLE_TAGS}
+    with Rig(session.url, session.log) as rig:
+        rig.create_tags(definitions)
+        found = Churn(options, say).measure(rig, definitions)
+    shown = {key: options[key] for key in ("nodes", "profile", "workers", "seconds", "every")}
+    return {
+        **{"bench": "churn", "machine": machine(), **shown},
+        **{"churn": found, "mismatches": found["wrong"]},
+    }
+
+
+class Churn:
+    """`asked`: `workers`, `seconds`, `every` and `uploads`, as the options of the bench. `cache`:
+    where each worker has a directory of its own, if it has."""
+
+    def __init__(
+        self, asked: Mapping[str, Any], say: Callable[[str], None], cache: Path | None = None
+    ) -> None:
+        self._asked = asked
+        self._say = say
+        self._cache = cache
         self._moves = _Moves()
         self._refused = 0
         self._names = itertools.count(1)
 
-    def run(self) -> dict[str, Any]:
-        options = self._options
-        self._say(f"generating {options['nodes']:,} nodes ({options['profile']})")
-        with bench.settings(partition_slots=SLOTS):
-            loader.load(options["nodes"], seed=options["seed"], profile=options["profile"])
-        definitions = {tag.name: tag.definition for tag in SAMPLE_TAGS}
-        with (
-            bench.settings(lease_seconds=LEASE_SECONDS, heartbeat_seconds=HEARTBEAT_SECONDS),
-            Rig(self._session.url, self._session.log) as rig,
-        ):
-            rig.create_tags(definitions)
-            with rig.stack(0) as running:
-                churn = self._churned(running, list(definitions))
+    def measure(self, rig: Rig, definitions: Mapping[str, str]) -> dict[str, Any]:
+        """The tags are there, and no worker is."""
+        brief = bench.settings(lease_seconds=LEASE_SECONDS, heartbeat_seconds=HEARTBEAT_SECONDS)
+        with brief, rig.stack(0) as running:
+            found = self._churned(running, list(definitions))
         self._say("asking lxml, the reference")
-        wrong = mismatches(ask_lxml(definitions, MAX_EVALUATIONS))
-        shown = {key: options[key] for key in ("nodes", "profile", "workers", "seconds", "every")}
-        return {
-            **{"bench": "churn", "machine": machine(), **shown},
-            **{"churn": {**churn, "wrong": wrong}, "mismatches": wrong},
-        }
+        return {**found, "wrong": mismatches(ask_lxml(definitions, MAX_EVALUATIONS))}
 
     def _churned(self, running: Running, names: list[str]) -> dict[str, Any]:
-        alive = [self._join(running) for _ in range(self._options["workers"])]
+        alive = [self._join(running) for _ in range(self._asked["workers"])]
         self._until(running, lambda: _ready() == len(alive))
         running.settle()
         before = running.sent_bytes()
         self._moves.look()
-        self._say(f"changes for {self._options['seconds']:g} s")
+        self._say(f"changes for {self._asked['seconds']:g} s")
         began = time.perf_counter()
         with Clients(CLIENTS, self._connect(running), PATIENCE_SECONDS) as crowd:
             for kind in itertools.cycle(KINDS):
-                if time.perf_counter() - began > self._options["seconds"]:
+                if time.perf_counter() - began > self._asked["seconds"]:
                     break
                 if kind == "join":
                     alive.append(self._join(running))
                 else:
                     running.stack.end_worker(alive.pop(0), SIGNALS[kind])
                 running.api.post("rebuilds/", {"tags": names[:1]})
-                self._pass(running, self._options["every"])
+                self._pass(running, self._asked["every"])
         lasted = time.perf_counter() - began
         crowd.check()
         self._until(running, lambda: _ready() == len(alive))
@@ -176,7 +194,7 @@ class _Run:
 
     def _join(self, running: Running) -> str:
         name = f"worker-{next(self._names)}"
-        running.stack.start_worker(name)
+        running.stack.start_worker(name, cache=self._cache)
         return name
 
     def _pass(self, running: Running, seconds: float) -> None:
@@ -198,7 +216,7 @@ class _Run:
             self._pass(running, LOOK_SECONDS)
 
     def _connect(self, running: Running) -> Any:
-        changes, pause = Changes(), CLIENTS / self._options["uploads"]
+        changes, pause = Changes(), CLIENTS / self._asked["uploads"]
 
         @contextlib.contextmanager
         def connect(number: int) -> Iterator[Ask]:
@@ -223,9 +241,6 @@ class _Run:
                 api.close()
 
         return connect
-
-    def _say(self, what: str) -> None:
-        self._session.console.print(what, style="dim")
 
 
 def _ready() -> int:
