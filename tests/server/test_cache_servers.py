@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 from django.core.cache import BaseCache
 from django.core.cache.backends.memcached import PyMemcacheCache
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.task import Clock
 
+from api.cache import Asked, Bodies
 from api.cache.entry import Entry, Name, opened, sealed
 from api.cache.shared import Shared
 from tagmill import cache_members, caches
@@ -93,6 +96,34 @@ def test_a_newer_body_lets_those_go_who_wait_for_the_one_before(servers: list[Me
     taken(here, name())
     here.put(name(revision="2"), entry(), name())
     assert taken(there, name()) == (None, True)
+
+
+def test_what_is_evicted_or_was_not_built_is_anothers_to_build_at_once(
+    servers: list[Memcached],
+) -> None:
+    made = plain(servers[0])(), local_first(*(server.place for server in servers))
+    for number, cache in enumerate(made):
+        of, first, second = shared(cache), name(10 + number), name(20 + number)
+        assert taken(of, first) == (None, True)
+        of.put(first, entry(), first)
+        cache.delete(first.key)
+        # What is there and too old is as good as nothing.
+        assert of.take(first, lambda _: False) == (None, True)
+
+        def fails() -> Entry:
+            raise ValueError
+
+        bodies = Bodies(Clock(), 100_000, shared=of)
+        failing = Deferred.fromCoroutine(bodies.get(Asked(second), fails, AtOnce()))
+        failing.addErrback(lambda failure: failure.trap(ValueError))
+        assert taken(of, second) == (None, True)
+
+
+class AtOnce:
+    """In place of threads."""
+
+    def call(self, function: Callable[..., Any], *args: Any) -> Deferred[Any]:
+        return maybeDeferred(function, *args)
 
 
 @pytest.mark.parametrize(
