@@ -7,7 +7,7 @@ use hashbrown::HashSet;
 use super::store::{Child, ElementId, NameId, PairId, Store};
 use crate::intern::StrId;
 
-/// So many places are looked at, those with most values first.
+/// Places that are looked at, at most: the ones with most values.
 const MAX_PLACES: usize = 16;
 
 /// Where values stand: in attributes of a name, or in elements of one.
@@ -20,9 +20,9 @@ enum Place {
 /// Which values are replaced.
 #[derive(Debug, Clone, Copy)]
 pub struct Rule {
-    /// Those that one document of so many has, or fewer do.
+    /// A value is replaced only if one document of so many has it, or fewer do.
     rare: Option<usize>,
-    /// Those of places by which documents of one structure become so many percent as many.
+    /// Values of a place are replaced if by them documents of one structure become so many percent as many.
     percent: usize,
 }
 

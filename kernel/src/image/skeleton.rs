@@ -14,7 +14,7 @@ use super::store::{Child, ElementId, PairId, Store};
 use crate::error::ImageError;
 use crate::intern::StrId;
 
-/// So many documents are worth a skeleton.
+/// The least documents that are worth a skeleton.
 const MIN_DOCUMENTS: usize = 64;
 const NONE: u32 = u32::MAX;
 
