@@ -292,6 +292,9 @@ class Server:
         ]
 
     def _listings(self, django: Any) -> list[Route]:
+        if not self._config.body_cache_bytes and not caches.has_bodies(self._config):
+            # Nothing would be kept: Django answers as it does elsewhere.
+            return []
         return [
             _route(
                 listing.resource,
