@@ -5,6 +5,7 @@
 | states | a rebuild by workers that are hot, warm, shared and cold | here |
 | budget | hits of a tier that is too small, beside an LRU | tier_driver.py |
 | writes | durable writes: through to the server, and written back | tier_driver.py |
+| churn | workers that join, leave and are killed beside uploads | churn.py |
 | local_first | a partition ready to evaluate, from the disk and over a network | tier_driver.py |
 
 Answers are compared with lxml's after every state.
@@ -28,7 +29,7 @@ from fixtures import loader
 from fixtures.generate import PROFILES
 from fixtures.tags import SAMPLE_TAGS
 from loadtest.bench import Bench, BenchError, Session, check_sizes, machine
-from loadtest.benches import tier_parts
+from loadtest.benches import churn, tier_parts
 from loadtest.references import documents
 from loadtest.references.answers import Reference, ask_lxml, mismatches
 from loadtest.rig.rig import Rig, Running, Usage, forget_workers
@@ -38,7 +39,7 @@ from tagmill_worker.cache.entries import Entry
 from tagmill_worker.cache.files import Place
 
 STATES = ("hot", "warm", "shared", "cold")
-PARTS = ("states", "local_first", "budget", "writes")
+PARTS = ("states", "local_first", "budget", "writes", "churn")
 MAX_EVALUATIONS = 200_000
 PATIENCE_SECONDS = 300.0
 # The share of cold's that the others may take, by what is measured.
@@ -57,6 +58,7 @@ class TiersBench(Bench):
         parser.add_argument("--repetitions", type=int, default=3, help="medians are over these")
         parser.add_argument("--workers", type=int, default=1)
         parser.add_argument("--seconds", type=float, default=10.0, help="of each kind of writes")
+        parser.add_argument("--churn-seconds", type=float, default=300.0, help="of the churn")
         parser.add_argument(
             "--only", choices=PARTS, nargs="*", default=PARTS, metavar="PART", help=", ".join(PARTS)
         )
@@ -88,6 +90,8 @@ class TiersBench(Bench):
             wanted = f" (at most {TARGETS[name]})" if name in TARGETS else ""
             console.print(f"{name}: {ratio:.3f} of cold{wanted}")
         tier_parts.show(console, result)
+        if found := result.get("churn"):
+            churn.show(console, found)
         console.print(f"mismatches with lxml: {result['mismatches']}")
 
 
@@ -121,7 +125,18 @@ class _Run:
                 if "states" in options["only"]:
                     found |= self._states(running, reference)
                 found |= tier_parts.measure(running, self._kept, options, self._say)
+            if "churn" in options["only"]:
+                found["churn"] = self._churn(rig)
         return {**found, "mismatches": self._wrong}
+
+    def _churn(self, rig: Rig) -> dict[str, Any]:
+        """As `bench churn`, by workers that share their images."""
+        self._say("workers that join, leave and are killed beside uploads")
+        asked = {"workers": 3, "seconds": self._options["churn_seconds"], **churn.PACE}
+        made = churn.Churn(asked, self._say, self._session.log / "churn")
+        found = made.measure(rig, self._definitions)
+        self._wrong += found["wrong"]
+        return found
 
     @property
     def _kept(self) -> Path:

@@ -57,7 +57,7 @@ def test_a_new_database_has_nothing_wrong_but_what_these_tests_do_without(db: No
     checks = {one.check for one in doctor.examine(load())}
     assert checks == {
         *("settings", "permissions", "disk", "database", "durability", "connections", "locks"),
-        *("bloat", "clock", "rights", "tasks", "workers", "cache"),
+        *("bloat", "clock", "rights", "tasks", "documents", "workers", "cache"),
     }
     for check in (
         "database",
@@ -66,6 +66,7 @@ def test_a_new_database_has_nothing_wrong_but_what_these_tests_do_without(db: No
         "clock",
         "rights",
         "tasks",
+        "documents",
         "workers",
         "cache",
     ):
@@ -167,6 +168,16 @@ def test_leases_that_nobody_takes_back(db: None) -> None:
     )
     (one,) = found("tasks")
     assert "1 leases ended long ago" in one.message and "--no-maintenance" in one.todo
+
+
+def test_documents_that_could_not_be_read(db: None) -> None:
+    execute("UPDATE document_packing SET damaged = 2")
+    execute(
+        "INSERT INTO document_packing (id, not_before, damaged) VALUES (1, now(), 2)"
+        " ON CONFLICT DO NOTHING"
+    )
+    (one,) = found("documents")
+    assert "2 documents could not be read" in one.message and "docs/documents.md" in one.todo
 
 
 def test_a_cluster_without_workers_and_definitions_that_failed(db: None) -> None:

@@ -17,6 +17,7 @@ from loadtest.benches.cache import CacheBench
 from loadtest.benches.calibrate import CalibrateBench
 from loadtest.benches.change import ChangeBench
 from loadtest.benches.check import CheckBench
+from loadtest.benches.churn import ChurnBench
 from loadtest.benches.evaluate import EvaluateCommand
 from loadtest.benches.fleet import FleetBench
 from loadtest.benches.growth import GrowthBench
@@ -44,6 +45,7 @@ BENCHES: tuple[type[Bench], ...] = (
     GrowthBench,
     CalibrateBench,
     CheckBench,
+    ChurnBench,
     ChaosBench,
     WebBench,
     ReportBench,
