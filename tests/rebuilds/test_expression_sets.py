@@ -230,7 +230,8 @@ def a_rev_of_its_own(lease: LeasedPartition, result: PartitionResult) -> Partiti
 
 def an_older_rev(lease: LeasedPartition, result: PartitionResult) -> PartitionResult:
     """It does not take the verdict, nor show it."""
-    execute("UPDATE match SET rev = 0 WHERE members = %s", [bytes(1)])
+    gpu = "(SELECT id FROM expression WHERE text = %s)"
+    execute(f"UPDATE match SET rev = 0 WHERE expression_id = {gpu}", [HAS_GPU])
     return result
 
 

@@ -173,7 +173,7 @@ def _attempt(work: Any) -> Any:
     for _ in range(ATTEMPTS):
         try:
             return work()
-        except (_Overtaken, ClusterGone, IntegrityError):
+        except (_Overtaken, settling.Superseded, ClusterGone, IntegrityError):
             continue
     raise DatabaseUnavailable("too many changes to the same nodes at once: try again")
 
