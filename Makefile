@@ -11,7 +11,7 @@ WORKERS ?= 2
 PARALLEL = --numprocesses=$(WORKERS) --dist=worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test coverage test-without-kernel lint dist release-check deploy-check format clean kernel-test kernel-bench kernel-fuzz differential bounds vendor
+.PHONY: help demo install test coverage test-without-kernel lint chaos dist release-check deploy-check format clean kernel-test kernel-bench kernel-fuzz differential bounds vendor screenshots race
 
 help: ## Say what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -81,6 +81,12 @@ differential: $(VENV)/development $(KERNEL) ## Four million random pairs of the 
 bounds: $(VENV)/development $(KERNEL) ## Look for texts that take the server a second or 100 MiB, among thousands
 	@TAGMILL_BOUNDS_CASES=2000 TAGMILL_BOUNDS_SECONDS=1 TAGMILL_BOUNDS_SEED=$$(date +%s) $(RUN) -m pytest tests/bounds
 
+chaos: $(VENV)/development $(KERNEL) ## Every fault under load, and a soak of an hour (ARGS="--soak 60"); docs/reliability.md
+	@$(RUN) manage.py bench chaos --json chaos.json $(ARGS)
+
+race: $(VENV)/development ## 100,000 reads of the body cache against writes, its servers frozen, emptied and restarted with old content
+	@TAGMILL_RACE_READS=100000 $(RUN) -m pytest tests/server/test_cache_servers.py -k readers
+
 dist: $(VENV)/dist ## Wheels of server, worker and kernel, and the kernel's sources, in dist/
 	@rm -rf dist && mkdir dist
 	@for folder in . workers; do $(VENV)/dist/bin/python -m build --no-isolation --wheel --outdir dist $$folder >dist/build.log \
@@ -102,6 +108,10 @@ deploy-check: ## Lint and render images, units, chart and alerts in deploy/, as 
 format: $(VENV)/development ## Format the code
 	@$(RUN) -m ruff format .
 	@$(RUN) -m ruff check --fix .
+
+screenshots: $(VENV)/development $(KERNEL) ## Draw every page of the workbench, and the README's picture of it (Chromium)
+	@$(RUN) manage.py bench web --nodes 2000 --edits 1 --opened 1 --screenshots $(if $(TMPDIR),$(TMPDIR),/tmp)/tagmill-screenshots
+	@cp $(if $(TMPDIR),$(TMPDIR),/tmp)/tagmill-screenshots/editor-1280-light.png docs/workbench.png
 
 vendor: $(WEB)/node_modules/.package-lock.json ## Bundle the workbench's libraries anew into api/web/client/vendor (node)
 	@cd $(WEB) && npm run --silent build

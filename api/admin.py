@@ -14,7 +14,7 @@ from django.http import HttpRequest
 from django.urls import reverse_lazy
 from django.utils.html import format_html
 
-from api.models import UserToken
+from api.models import BodyCacheControl, BodyCacheReport, UserToken
 from tagmill.errors import TagmillError
 from tagmill.fleet import clusters
 from tagmill.fleet.models import Cluster, Node, Partition
@@ -384,6 +384,20 @@ class WorkerAdmin(ReadOnly):
     def partitions(self, worker: Any) -> int:
         count: int = worker.lease_count
         return count
+
+
+@admin.register(BodyCacheReport)
+class BodyCacheReportAdmin(ReadOnly):
+    list_display = (
+        "keyspace", "process", "lookups", "hits", "misses", "coalesced", "oversize",
+        "evicted_bytes", "builds", "build_seconds", "entries", "bytes", "at",
+    )  # fmt: skip
+    list_filter = ("keyspace",)
+
+
+@admin.register(BodyCacheControl)
+class BodyCacheControlAdmin(ReadOnly):
+    list_display = ("scope", "generation", "is_off", "changed_at")
 
 
 class WorkerTokenForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic when it runs

@@ -215,6 +215,11 @@ CODES: Mapping[str, Code] = {
         "Report it with the `request_id`.",
         ("request_id",),
     ),
+    "document_damaged": Code(
+        500,
+        "A stored document cannot be read.",
+        "Delete this probe's document of the node, and upload it again.",
+    ),
     "database_unavailable": Code(
         503,
         "The database does not answer.",

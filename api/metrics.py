@@ -34,11 +34,12 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from tagmill.errors import TagmillError
+from tagmill.fleet import packing
 from tagmill.flows import maintenance
 from tagmill.matches import staleness
 from tagmill.tags import waiting
 from tagmill.tags.models import Tag
-from tagmill.work import leases, queue
+from tagmill.work import leases, membership, queue
 from tagmill_wire.messages import Completion, CompletionAnswer
 
 log = structlog.get_logger("tagmill.metrics")
@@ -111,9 +112,41 @@ BATCH_BYTES = Histogram(
     buckets=tuple(4.0**power for power in range(4, 13)),
     registry=REGISTRY,
 )
-BATCH_CACHE = Counter(
-    "tagmill_batch_cache_total",
-    "Batches asked of the cache, by outcome: hit or miss",
+BODY_LOOKUPS = Counter(
+    "tagmill_body_cache_lookups_total",
+    "Bodies asked of the cache: hits, misses and coalesced together",
+    ["keyspace"],
+    registry=REGISTRY,
+)
+BODY_CACHE = Counter(
+    "tagmill_body_cache_total",
+    "Bodies asked of the cache, by outcome: hit, miss or coalesced",
+    ["keyspace", "outcome"],
+    registry=REGISTRY,
+)
+BODY_EVICTED_BYTES = Counter(
+    "tagmill_body_cache_evicted_bytes_total",
+    "Bytes that left the cache because there was no room",
+    ["keyspace"],
+    registry=REGISTRY,
+)
+BODY_OVERSIZE = Counter(
+    "tagmill_body_cache_oversize_total",
+    "Bodies that were too large to be kept",
+    ["keyspace"],
+    registry=REGISTRY,
+)
+BODY_BUILD_SECONDS = Histogram(
+    "tagmill_body_build_seconds",
+    "Seconds that the build of one body took",
+    ["keyspace"],
+    buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
+    registry=REGISTRY,
+)
+BODY_BYTES = _gauge("tagmill_body_cache_bytes", "Bytes of bodies that are kept")
+CACHE_SERVERS = Counter(
+    "tagmill_cache_servers_total",
+    "Items of the cache servers, by outcome: hit, miss, stored, oversize, damaged or error",
     ["outcome"],
     registry=REGISTRY,
 )
@@ -180,9 +213,34 @@ class DatabaseCollector(Collector):
             ),
             GaugeMetricFamily("tagmill_tags", "Tags by state", labels=["state"]),
             GaugeMetricFamily(
+                "tagmill_membership_epoch", "Epoch of what workers own: it grows when that changes"
+            ),
+            GaugeMetricFamily(
+                "tagmill_owned_partitions",
+                "Partitions that a worker is to hold",
+                labels=["cluster", "worker"],
+            ),
+            GaugeMetricFamily(
+                "tagmill_preferred_partitions",
+                "Partitions that a worker is preferred for: fewer while it warms them",
+                labels=["cluster", "worker"],
+            ),
+            GaugeMetricFamily(
                 "tagmill_table_rows",
                 "Rows of the tables that grow with time, as the database estimates them",
                 labels=["table"],
+            ),
+            GaugeMetricFamily("tagmill_document_bytes", "Bytes that stored documents take"),
+            GaugeMetricFamily(
+                "tagmill_document_ratio",
+                "Packed bytes a byte of XML, when documents were last looked at",
+                labels=["cluster", "probe"],
+            ),
+            GaugeMetricFamily(
+                "tagmill_documents_to_pack", "Documents that are still to be packed anew, about"
+            ),
+            GaugeMetricFamily(
+                "tagmill_damaged_documents", "Documents that could not be read when last packed"
             ),
         ]
 
@@ -199,7 +257,8 @@ class DatabaseCollector(Collector):
         yield from self._found
 
     def _read(self) -> list[GaugeMetricFamily]:
-        up, jobs, stale, age, stale_there, alive, tags, rows = found = self.describe()
+        up, jobs, stale, age, stale_there, alive, tags, *more = found = self.describe()
+        shares, rows, documents = more[:3], more[3], more[4:]
         try:
             for status, count in queue.job_counts().items():
                 jobs.add_metric([status], count)
@@ -213,8 +272,10 @@ class DatabaseCollector(Collector):
                 alive.add_metric([name], workers)
             for state, count in tags_by_state({expression for expression, _ in waits}).items():
                 tags.add_metric([state], count)
+            _shares(*shares)
             for table, estimate in maintenance.growing_tables():
                 rows.add_metric([table], estimate)
+            _documents(*documents)
             age.add_metric([], leases.oldest_seconds())
         except (db.Error, TagmillError) as error:
             log.warning("metrics without the database", error=str(error).strip())
@@ -222,6 +283,29 @@ class DatabaseCollector(Collector):
             return [up]
         up.add_metric([], 1)
         return found
+
+
+def _shares(
+    epoch: GaugeMetricFamily, owned: GaugeMetricFamily, preferred: GaugeMetricFamily
+) -> None:
+    epoch.add_metric([], membership.epoch())
+    for share in membership.counts():
+        owned.add_metric([share.cluster, share.worker], share.owned)
+        preferred.add_metric([share.cluster, share.worker], share.counting)
+
+
+def _documents(
+    size: GaugeMetricFamily,
+    ratios: GaugeMetricFamily,
+    left: GaugeMetricFamily,
+    damaged: GaugeMetricFamily,
+) -> None:
+    figures = packing.figures()
+    size.add_metric([], figures.bytes)
+    for cluster, probe, ratio in figures.ratios:
+        ratios.add_metric([cluster, probe], ratio)
+    left.add_metric([], figures.left)
+    damaged.add_metric([], figures.damaged)
 
 
 def tags_by_state(stale: set[int]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Tokens of users, the cache, and the signing key. Workers' tokens are beside the workers."""
+"""Tokens of users, the caches, and the signing key. Workers' tokens are beside the workers."""
 
 from __future__ import annotations
 
@@ -52,6 +52,56 @@ class CacheEntry(models.Model):
 
     def __str__(self) -> str:
         return self.cache_key
+
+
+class BodyCacheControl(models.Model):
+    """What somebody asked of the body cache, for all servers (`api.cache.controls`)."""
+
+    scope = models.CharField(
+        max_length=400, primary_key=True, help_text="all, or a keyspace, a tag, a partition"
+    )
+    generation = models.BigIntegerField(help_text="raised by each flush")
+    is_off = models.BooleanField(db_default=False)
+    changed_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        db_table = "body_cache_control"
+        ordering = ["scope"]
+        verbose_name = "control of the body cache"
+        verbose_name_plural = "controls of the body cache"
+
+    def __str__(self) -> str:
+        return self.scope
+
+
+class BodyCacheReport(models.Model):
+    """What one server process has counted in one keyspace of the body cache since its start."""
+
+    process = models.CharField(max_length=100)
+    keyspace = models.CharField(max_length=32)
+    lookups = models.BigIntegerField()
+    hits = models.BigIntegerField()
+    misses = models.BigIntegerField()
+    coalesced = models.BigIntegerField()
+    evicted_bytes = models.BigIntegerField()
+    oversize = models.BigIntegerField()
+    builds = models.BigIntegerField()
+    build_seconds = models.FloatField()
+    entries = models.BigIntegerField()
+    bytes = models.BigIntegerField()
+    at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        db_table = "body_cache_report"
+        ordering = ["process", "keyspace"]
+        constraints = [
+            models.UniqueConstraint(fields=["process", "keyspace"], name="body_cache_report_one")
+        ]
+        verbose_name = "count of the body cache"
+        verbose_name_plural = "counts of the body cache"
+
+    def __str__(self) -> str:
+        return f"{self.process} {self.keyspace}"
 
 
 class SigningKey(models.Model):

@@ -14,7 +14,8 @@ from rest_framework.views import APIView
 from tagmill.errors import Invalid
 
 DEFAULT_LIMIT = 100
-# Bounds one answer; a client that wants more asks for the next page.
+# Bounds one answer; a client that wants more asks for the next page. A view may allow more
+# (`max_limit`).
 MAX_LIMIT = 1000
 # Columns of text that views page by; the others are numbers.
 TEXT_KEYS = frozenset({"name", "digest", "username"})
@@ -89,7 +90,7 @@ class KeysetPagination(BasePagination):
                 "schema": {
                     "type": "integer",
                     "minimum": 1,
-                    "maximum": MAX_LIMIT,
+                    "maximum": getattr(view, "max_limit", MAX_LIMIT),
                     "default": DEFAULT_LIMIT,
                 },
             },
@@ -103,12 +104,12 @@ class KeysetPagination(BasePagination):
         ]
 
 
-def limit_of(parameters: QueryDict) -> int:
+def limit_of(parameters: QueryDict, most: int = MAX_LIMIT) -> int:
     """Raises Invalid."""
     text = parameters.get("limit", str(DEFAULT_LIMIT))
-    is_short = len(text) <= len(str(MAX_LIMIT))
-    if not (is_short and text.isascii() and text.isdigit() and 1 <= int(text) <= MAX_LIMIT):
-        raise Invalid(f"limit must be a number from 1 to {MAX_LIMIT}", field="limit")
+    is_short = len(text) <= len(str(most))
+    if not (is_short and text.isascii() and text.isdigit() and 1 <= int(text) <= most):
+        raise Invalid(f"limit must be a number from 1 to {most}", field="limit")
     return int(text)
 
 

@@ -31,6 +31,8 @@ ADMIN_SITE = {
         ("fleet.cluster", ("add", "change", "delete")),
         ("work.workertoken", ("add", "change", "delete")),
         ("api.usertoken", ("delete",)),
+        ("api.bodycachereport", ()),
+        ("api.bodycachecontrol", ()),
     ),
 }
 VIEWED = ("tags.tag", "fleet.cluster", "fleet.partition", "fleet.node", "tags.rebuild",

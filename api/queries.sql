@@ -1,3 +1,66 @@
+-- name: body_cache_state
+-- What a look into the body cache begins with: the incarnation (null: not noted yet), the database's clock
+-- before what follows is read, the generation of these scopes, and whether somebody switched one of them off. Run with `sql.bound`.
+-- Relies on: generations only grow, and no row goes.
+SELECT (SELECT uuid::text FROM current_incarnation), extract(epoch FROM statement_timestamp())::float8,
+       coalesce(sum(generation), 0)::bigint, coalesce(bool_or(is_off), false)
+FROM body_cache_control
+WHERE scope = ANY(%(scopes)s::text[])
+
+
+-- name: body_cache_flush
+-- Nobody finds what was kept under the scope before.
+INSERT INTO body_cache_control (scope, generation) VALUES (%(scope)s, 1)
+ON CONFLICT (scope) DO UPDATE SET generation = body_cache_control.generation + 1, changed_at = now()
+
+
+-- name: body_cache_switch
+-- Switches the scope off or on.
+INSERT INTO body_cache_control (scope, generation, is_off) VALUES (%(scope)s, 0, %(is_off)s)
+ON CONFLICT (scope) DO UPDATE SET is_off = excluded.is_off, changed_at = now()
+
+
+-- name: body_cache_switch_all_on
+-- Switches on whatever was switched off.
+UPDATE body_cache_control SET is_off = false, changed_at = now() WHERE is_off
+
+
+-- name: body_cache_announce
+-- Wakes the servers. Relies on: they need not hear it; names hold the generation.
+SELECT pg_notify(%(channel)s, %(payload)s)
+
+
+-- name: body_cache_report
+-- What one process has counted by now, one row for each keyspace.
+INSERT INTO body_cache_report (process, keyspace, lookups, hits, misses, coalesced, evicted_bytes, oversize, builds,
+                         build_seconds, entries, bytes)
+SELECT %(process)s, *
+FROM unnest(
+    %(keyspace)s::text[], %(lookups)s::bigint[], %(hits)s::bigint[], %(misses)s::bigint[],
+    %(coalesced)s::bigint[], %(evicted_bytes)s::bigint[], %(oversize)s::bigint[], %(builds)s::bigint[],
+    %(build_seconds)s::float8[], %(entries)s::bigint[], %(bytes)s::bigint[]
+)
+ON CONFLICT (process, keyspace) DO UPDATE
+SET (lookups, hits, misses, coalesced, evicted_bytes, oversize, builds, build_seconds, entries, bytes, at) =
+    (excluded.lookups, excluded.hits, excluded.misses, excluded.coalesced, excluded.evicted_bytes,
+     excluded.oversize, excluded.builds, excluded.build_seconds, excluded.entries, excluded.bytes, now())
+
+
+-- name: body_cache_forget
+-- Deletes the reports of processes that have ended: the others report all the time.
+DELETE FROM body_cache_report WHERE at < now() - make_interval(secs => %(seconds)s)
+
+
+-- name: body_cache_stats
+-- The sums over all processes, by keyspace. Relies on: nothing.
+SELECT keyspace, count(*), sum(lookups)::bigint, sum(hits)::bigint, sum(misses)::bigint, sum(coalesced)::bigint,
+       sum(evicted_bytes)::bigint, sum(oversize)::bigint, sum(builds)::bigint, sum(build_seconds),
+       sum(entries)::bigint, sum(bytes)::bigint
+FROM body_cache_report
+GROUP BY keyspace
+ORDER BY keyspace
+
+
 -- name: tokens
 -- Users' tokens that are good now, by their digests: columns of the token and of its user, the names of the
 -- user's roles, and whether it is to be recorded that the token is used. One look by the unique index, however

@@ -25,6 +25,26 @@ class JSONRenderer(BaseRenderer):
         return b"" if data is None else dumps(data)
 
 
+NDJSON = "application/x-ndjson"
+
+
+class NDJSONRenderer(BaseRenderer):
+    """Lets a client ask for all rows in one answer, a line each; the view streams them."""
+
+    media_type = NDJSON
+    format = "ndjson"
+    charset = None
+    render_style = "binary"
+
+    def render(
+        self,
+        data: Any,
+        accepted_media_type: str | None = None,
+        renderer_context: Mapping[str, Any] | None = None,
+    ) -> bytes:
+        return b"" if data is None else dumps(data) + b"\n"
+
+
 class XMLRenderer(BaseRenderer):
     """Lets a client ask for the documents by their type; the view answers with the bytes."""
 

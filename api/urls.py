@@ -11,6 +11,7 @@ from drf_spectacular.views import SpectacularSwaggerView
 
 from api.rest import (
     audit,
+    cache,
     changes,
     clusters,
     documents,
@@ -76,6 +77,10 @@ V1 = [
     route("previews/<uuid:uuid>/verdicts", verdicts.VerdictsOfPreview, "verdicts-of-preview"),
     route("previews/<uuid:uuid>/nodes", previews.NodesOfPreview, "nodes-of-preview"),
     route("audit/", audit.Audit, "audit"),
+    route("cache", cache.Cache, "cache"),
+    route("cache/flush", cache.FlushCache, "cache-flush"),
+    route("cache/enable", cache.EnableCache, "cache-enable"),
+    route("cache/disable", cache.DisableCache, "cache-disable"),
     route("rebuilds/", rebuilds.Rebuilds, "rebuilds"),
     route("rebuilds/<uuid:uuid>", rebuilds.OneRebuild, "rebuild"),
     route("rebuilds/<uuid:uuid>/cancel", rebuilds.CancelRebuild, "cancel-rebuild"),

@@ -31,6 +31,8 @@ MAX_SIZES = {
     "clients": 1_000,
     "generated": 10_000,
     "processes": 64,
+    "edits": 10_000,
+    "opened": 100,
 }
 
 

@@ -26,6 +26,15 @@ CARELESS = ("fsync", "full_page_writes", "synchronous_commit")
 # Most tests are about what workers do, and an upload is to leave it to them. Those about settling,
 # and the random walk, switch it on.
 os.environ.setdefault("TAGMILL_SETTLE_SECONDS", "0")
+# What takes ten seconds or more.
+LONG = (
+    "tests/stateful/",
+    "tests/loadtest/test_runs.py",
+    "tests/system/",
+    "tests/kernel/test_differential.py",
+    "tests/kernel/test_fleet.py",
+    "tests/server/test_processes.py",
+)
 collector.starting()
 
 
@@ -42,6 +51,23 @@ def pytest_configure(config: pytest.Config) -> None:
     name = os.environ.get("TAGMILL_TEST_DB", "tagmill")
     entry.setdefault("TEST", {})["NAME"] = f"test_{name}"
     TransactionTestCase._fixture_teardown = _empty  # type: ignore[method-assign, assignment]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest first: xdist gives each process a part of the list, of which those that are done
+    take over what the others have not begun, and a long test that begins last would run alone."""
+    parts = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    long = [item for item in items if item.nodeid.startswith(LONG)]
+    others = [item for item in items if not item.nodeid.startswith(LONG)]
+    size = -(-len(items) // parts)
+    items.clear()
+    for part in range(parts):
+        # Tests of one file, and what they share, stay together.
+        files = dict.fromkeys(item.path for item in long)
+        mine = set(list(files)[part::parts])
+        first = [item for item in long if item.path in mine]
+        items += first + others[: size - len(first)]
+        del others[: size - len(first)]
 
 
 def pytest_collection_finish() -> None:

@@ -5,6 +5,7 @@
 
 __all__ = [
     "audit",
+    "cache",
     "changes",
     "clusters",
     "documents",

@@ -89,10 +89,10 @@ class Name(serializers.CharField):
 class Resource(GenericAPIView[Any]):
     """`roles`: the role a method takes, where it is not viewer for reading and operator for the
     rest. `parameters`: the query parameters known, beside those of pages. `body_limit`: of what is
-    sent to it. `conditional`: the methods that check If-Match and If-None-Match; elsewhere they are
-    refused. `says`: what OpenAPI says of a method beyond its docstring. Of a list, `filters` are
-    what GET may be asked for, and `orders` the column that pages go by for each `order`; without
-    any it is `keyset`."""
+    sent to it. `max_limit`: of a page. `conditional`: the methods that check If-Match and
+    If-None-Match; elsewhere they are refused. `says`: what OpenAPI says of a method beyond its
+    docstring. Of a list, `filters` are what GET may be asked for, and `orders` the column that
+    pages go by for each `order`; without any it is `keyset`."""
 
     roles: ClassVar[dict[str, Role]] = {}
     body_limit: ClassVar[BodyLimit] = SMALL
@@ -101,6 +101,7 @@ class Resource(GenericAPIView[Any]):
     filters: ClassVar[tuple[Filter, ...]] = ()
     orders: ClassVar[dict[str, str]] = {}
     keyset: ClassVar[str] = "id"
+    max_limit: ClassVar[int] = pagination.MAX_LIMIT
     pagination_class = KeysetPagination
     schema = Schema()
     has_pages: ClassVar[bool] = False
@@ -166,7 +167,7 @@ class Resource(GenericAPIView[Any]):
     ) -> Response:
         """The same of rows with a number as their `key`: `rows(after, limit)` are those above."""
         parameters = self.request.query_params
-        limit = pagination.limit_of(parameters)
+        limit = pagination.limit_of(parameters, self.max_limit)
         cursor = parameters.get("after")
         found = rows(pagination.decode(cursor, int) if cursor else -1, limit + 1)
         after = pagination.encode(found[limit - 1].key) if len(found) > limit else None

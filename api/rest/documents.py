@@ -26,7 +26,10 @@ PROBE = OpenApiParameter("probe", str, default=LSHW, description="lshw, lldp, ..
 class OneDocument(Resource):
     # PUT is native: api/server/documents.py.
     conditional = frozenset({"DELETE"})
-    says = {"GET": Says(headers=("ETag",)), "DELETE": Says(headers=("Tagmill-Settled",))}
+    says = {
+        "GET": Says(headers=("ETag",), errors=("document_damaged",)),
+        "DELETE": Says(headers=("Tagmill-Settled",)),
+    }
     parameters = frozenset({"probe"})
     renderer_classes = [XMLRenderer, JSONRenderer]
     queryset = Document.objects.all()

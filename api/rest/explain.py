@@ -265,7 +265,11 @@ def _lint_body(found: linting.Lint) -> dict[str, Any]:
 
 
 class ExplainDefinition(DefinitionCall):
-    says = {"POST": Says(errors=("not_found", "invalid_definition", "too_expensive", "busy"))}
+    says = {
+        "POST": Says(
+            errors=("not_found", "invalid_definition", "document_damaged", "too_expensive", "busy")
+        )
+    }
     serializer_class = ExplainOut
 
     @extend_schema(
@@ -282,7 +286,9 @@ class ExplainDefinition(DefinitionCall):
 
 
 class ExplainTag(Resource):
-    says = {"GET": Says(errors=("invalid", "manual_tag", "too_expensive", "busy"))}
+    says = {
+        "GET": Says(errors=("invalid", "manual_tag", "document_damaged", "too_expensive", "busy"))
+    }
     parameters = frozenset({"node"})
     serializer_class = ExplainOut
     queryset = Tag.objects.all()

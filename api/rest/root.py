@@ -20,9 +20,16 @@ LISTS = (
 )
 
 
+# Natively served: api/server/feed.py, api/server/session.py.
+STREAMS = ("changes", "events")
+
+
 class RootOut(serializers.Serializer[Any]):
     lists = serializers.DictField(
         child=serializers.URLField(), help_text="The address of each list by its name."
+    )
+    streams = serializers.DictField(
+        child=serializers.URLField(), help_text="Where to watch what changes."
     )
     description = serializers.URLField(help_text="The OpenAPI description.")
     documentation = serializers.URLField(help_text="The same, to read and to try.")
@@ -36,8 +43,10 @@ class Root(Resource):
     @extend_schema(operation_id="root", tags=["server"])
     def get(self, request: Request) -> Response:
         """Say what there is"""
+        here = reverse("root", request=request)
         return Response(
             {
+                "streams": {name: f"{here}{name}" for name in STREAMS},
                 "lists": {name: reverse(name, request=request) for name in LISTS},
                 "description": reverse("schema", request=request),
                 "documentation": reverse("docs", request=request),

@@ -18,28 +18,34 @@ from twisted.internet.task import LoopingCall
 from twisted.web.wsgi import WSGIResource
 
 from api import metrics
+from api.cache import Bodies, controls
+from api.cache.reports import Reports
+from api.cache.shared import Shared
 from api.limits import DOCUMENT, IMAGE, LARGE, LEASE, SMALL, BodyLimit
 from api.server import (
     batches,
     completion,
     documents,
     expression_sets,
+    feed,
     health,
     images,
     imports,
     lease,
     pools,
+    session,
     users,
 )
 from api.server.admission import Admission
-from api.server.batchcache import BatchCache
-from api.server.batches import BatchResource, Encoded, Slice
+from api.server.batches import BatchResource, Slice
 from api.server.broker import WAKE, Broker, Poll, Taken
 from api.server.child import Place
 from api.server.completion import CompletionResource
 from api.server.documents import DocumentResource
 from api.server.events import PREVIEWS, REBUILDS, EventsResource, Kind
 from api.server.expression_sets import ExpressionSetResource
+from api.server.feed import ChangesResource, Together, Waiting
+from api.server.front import ListingResource
 from api.server.health import Health, Metrics, Ready
 from api.server.http import Caps, Request, Route, Site
 from api.server.images import ImageResource
@@ -47,11 +53,14 @@ from api.server.imports import Import, ImportResource
 from api.server.lease import LeaseResource
 from api.server.listener import Listener
 from api.server.listening import BACKLOG, cannot_listen
+from api.server.listings import LISTINGS
 from api.server.operations import Operation
 from api.server.previews import MAX_AT_ONCE, PreviewResource, PreviewsResource
+from api.server.session import SessionResource
 from api.server.sharing import SharedPort
 from api.server.threads import Threads
 from api.server.watch import Watch
+from tagmill import caches
 from tagmill.config import Config
 from tagmill.flows import maintenance
 from tagmill_wire.messages import TOKEN_SCHEME, LeaseAnswer
@@ -87,8 +96,12 @@ class Server:
         self._broker = Broker(reactor, self._take, self._give_back, config.part(WAKE))
         self._rebuilds, self._previews = self._watch(REBUILDS), self._watch(PREVIEWS)
         self._watches = (self._rebuilds, self._previews)
+        self._changes = Waiting(reactor)
         self._ready = Ready(self._native)
-        self._listener = Listener(reactor, (WORK, PROGRESS, PREVIEW), self._heard, self._look_again)
+        self._bodies = self._make_bodies()
+        self._reports = Reports(reactor, self._native, self._bodies)
+        channels = (WORK, PROGRESS, PREVIEW, controls.CHANNEL)
+        self._listener = Listener(reactor, channels, self._heard, self._look_again)
         self._stop_maintenance = threading.Event()
         self._maintenance = threading.Thread(
             target=maintenance.run_forever,
@@ -102,7 +115,7 @@ class Server:
         wsgi: Any = WSGIResource(reactor, self._rest.pool, django)
         self.routes = [*self._routes(), *self._keeping(django), self._import(wsgi)]
         self.routes.append(self._document(wsgi))
-        self.routes += self._asking(wsgi)
+        self.routes += [*self._asking(wsgi), *self._watching(), *self._listings(wsgi)]
         # Behind proxies, every connection is of a proxy's address.
         of_address = None if config.trusted_proxies else config.connections_per_address
         caps = Caps(config.connections, of_address, config.unread_bytes)
@@ -121,6 +134,7 @@ class Server:
             metrics.WAITING_UPLOADS: lambda: self._uploads.waiting,
             metrics.CONNECTIONS: lambda: self._site.connections,
             metrics.UNREAD_BYTES: lambda: self._site.unread.total,
+            metrics.BODY_BYTES: lambda: self._bodies.store.size,
         }
         self._reporting = LoopingCall(self._report)
         self._reporting.clock = reactor
@@ -139,7 +153,9 @@ class Server:
         self._broker.start()
         for watch in self._watches:
             watch.start()
+        self._changes.start()
         self._listener.start()
+        self._reports.start()
         if self._run_maintenance:
             self.lead()
         self._reactor.addSystemEventTrigger("before", "shutdown", self._drain)
@@ -171,10 +187,12 @@ class Server:
         self._ready.is_draining = True
         self._stop_maintenance.set()
         self._listener.stop()
+        self._reports.stop()
         closed = self._port.stopListening()
         self._broker.drain()
         for watch in self._watches:
             watch.drain()
+        self._changes.drain()
         idle = self._site.drain()
         idle.addTimeout(
             self._config.drain_seconds,
@@ -197,7 +215,6 @@ class Server:
 
     def _routes(self) -> list[Route]:
         limits = Slice("", None, None, self._config.batch_nodes, self._config.batch_bytes)
-        cache: BatchCache[Encoded] = BatchCache(self._config.batch_cache_bytes)
         most_wait = self._config.poll_seconds
         alive, ready = Health(), self._ready
         scrape = Metrics(self._native, self._config.metrics_token)
@@ -211,12 +228,12 @@ class Server:
             _native(
                 "batch",
                 batches.OPERATION,
-                partial(BatchResource, self._native, cache, limits),
+                partial(BatchResource, self._native, self._bodies, limits),
             ),
             _native(
                 "expression_set",
                 expression_sets.OPERATION,
-                partial(ExpressionSetResource, self._native),
+                partial(ExpressionSetResource, self._native, self._bodies),
             ),
             _native("image", images.GET, partial(ImageResource, self._imagers), IMAGE),
             _native(
@@ -265,6 +282,29 @@ class Server:
             ),
         ]
 
+    def _watching(self) -> list[Route]:
+        held = (self._reactor, self._native, Together(self._native), self._changes)
+        most_wait = self._config.poll_seconds
+        return [
+            _native("changes", feed.OPERATION, lambda: ChangesResource(*held, most_wait)),
+            _native("events", session.OPERATION, lambda: SessionResource(*held)),
+        ]
+
+    def _listings(self, django: Any) -> list[Route]:
+        return [
+            _route(
+                listing.resource,
+                listing.path,
+                partial(ListingResource, self._bodies, self._rest, django, listing),
+            )
+            for listing in LISTINGS
+        ]
+
+    def _make_bodies(self) -> Bodies:
+        config = self._config
+        shared = Shared(config.cache_item_bytes) if caches.has_bodies(config) else None
+        return Bodies(self._reactor, config.body_cache_bytes, config.status_seconds, shared)
+
     def _watch(self, kind: Kind) -> Watch:
         return Watch(self._reactor, kind.pace, partial(self._native.call, kind.read))
 
@@ -288,11 +328,15 @@ class Server:
         return self._native.call(lease.give_back, poll, answer)
 
     def _heard(self, channel: str, payload: str) -> None:
+        self._changes.changed()
         if channel == PROGRESS:
             self._rebuilds.changed()
             return
         if channel == PREVIEW:
             self._previews.changed()
+            return
+        if channel == controls.CHANNEL:
+            controls.heard(payload, self._bodies.store)
             return
         try:
             work = json.loads(payload)
@@ -305,6 +349,7 @@ class Server:
         self._broker.look_again()
         for watch in self._watches:
             watch.changed()
+        self._changes.changed()
 
 
 def _native(name: str, operation: Operation, make: Any, limit: BodyLimit | None = SMALL) -> Route:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import asdict, dataclass
+from functools import partial
 
 from api import metrics
+from api.cache import Asked, Bodies, Entry, Name
+from api.cache.controls import State, state
+from api.cache.keyspaces import BATCHES
 from api.problems import UnknownField
 from api.protocol import authenticated
 from api.server import versioned
-from api.server.batchcache import BatchCache
 from api.server.http import Request
 from api.server.native import Native, credentials
 from api.server.operations import WORKERS, Answer, Content, Operation, Parameter
@@ -17,10 +19,18 @@ from api.server.threads import Threads
 from tagmill.errors import Invalid, NotFound
 from tagmill.fleet import batches
 from tagmill.work import workers
+from tagmill_wire import frames
 from tagmill_wire.messages import TOKEN_SCHEME, Batch, dump
 from tagmill_wire.pagehead import EMPTY, NEXT, REV, PageHead
 
-CACHED = versioned.described("Of this rev and these parameters", versioned.REVALIDATED)
+CONTENT_TYPE = "Content-Type"
+# The documents are packed already; the dictionary is not.
+PACKED_LEVEL = 1
+VARY = f"Accept, {versioned.VARY}"
+CACHED = {
+    **versioned.described("Of this rev and these parameters", versioned.REVALIDATED),
+    "Vary": f"`{VARY}`",
+}
 OPERATION = Operation(
     name="partitions_nodes",
     method="get",
@@ -30,7 +40,8 @@ OPERATION = Operation(
     summary="Read a partition's documents",
     errors=("invalid", "incarnation_changed"),
     description="One page of a partition's documents: see docs/protocol.md. What exceeds the "
-    "server's maxima is brought down to them.",
+    "server's maxima is brought down to them. Where `Accept` names `application/vnd.tagmill.batch` "
+    "the page may come in that form, with documents as they are at rest.",
     parameters=(
         Parameter(
             "incarnation", "The lease's.", {"type": "string", "format": "uuid"}, is_required=True
@@ -44,6 +55,7 @@ OPERATION = Operation(
                 ("max_bytes", "The most bytes of XML, but always one node."),
             )
         ),
+        Parameter("Accept", "`application/vnd.tagmill.batch` takes that, too.", place="header"),
         *versioned.PARAMETERS,
     ),
     answers={
@@ -75,63 +87,65 @@ class Slice:
     max_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Encoded:
-    """A batch as it goes over the wire."""
-
-    head: PageHead
-    body: bytes
-
-    def __len__(self) -> int:
-        return len(self.body)
-
-
 class BatchResource(Native):
     # After the token.
     parameters = None
 
-    def __init__(
-        self, threads: Threads, cache: BatchCache[Encoded], limits: Slice, partition: bytes
-    ) -> None:
+    def __init__(self, threads: Threads, bodies: Bodies, limits: Slice, partition: bytes) -> None:
         super().__init__()
         self._threads = threads
-        self._cache = cache
+        self._bodies = bodies
         self._limits = limits
         self._partition = int(partition)
 
     async def answer(self, request: Request) -> None:
         token = credentials(request, TOKEN_SCHEME)
         part = slice_of(request, self._limits)
-        is_zstd = versioned.takes_zstd(request)
         # Two calls: only in between, on the reactor thread, can the cache be asked.
-        rev = await self._threads.call(readable_revision, token, self._partition, part)
-        key = (self._partition, rev, part, is_zstd)
-        etag = 'W/"' + hashlib.blake2b(repr(key).encode(), digest_size=12).hexdigest() + '"'
-        if versioned.is_current(request, etag, versioned.REVALIDATED):
+        rev, kept = await self._threads.call(readable_revision, token, self._partition, part)
+        revision = f"{kept.generation}:{rev}"
+        is_packed = frames.MEDIA_TYPE in (request.joined("accept") or "")
+        variant = repr((part, is_packed))
+        name = Name(BATCHES.name, str(self._partition), variant, revision)
+        etag = versioned.etag_of(name)
+        if versioned.is_current(request, etag, versioned.REVALIDATED, VARY):
             return
-        found = await self._cache.get(
-            key, lambda: self._threads.call(read, self._partition, part, is_zstd)
+        coding = versioned.coding_of(request)
+        found = await self._bodies.get(
+            Asked(name, coding, is_off=kept.is_off),
+            partial(read, self._partition, part, is_packed),
+            self._threads,
         )
-        metrics.BATCH_BYTES.observe(len(found))
-        for name, value in found.head.headers().items():
-            request.setHeader(name, value)
-        versioned.send(request, found.body, is_zstd)
+        metrics.BATCH_BYTES.observe(len(found.body))
+        kind = versioned.JSON
+        for header, value in found.headers:
+            if header == CONTENT_TYPE:
+                kind = value
+            else:
+                request.setHeader(header, value)
+        versioned.send(request, found, coding, kind)
 
 
-def readable_revision(token: str, partition: int, part: Slice) -> int:
-    """The partition's rev, read in a thread. Raises NotFound, also where the token must not look,
-    and IncarnationChanged."""
+def readable_revision(token: str, partition: int, part: Slice) -> tuple[int, State]:
+    """The partition's rev, and what was asked of the cache, read in a thread. Raises NotFound, also
+    where the token must not look, and IncarnationChanged."""
     if not workers.may_read(authenticated(token), partition):
         raise NotFound(f"no partition {partition}")
-    return batches.revision_in(part.incarnation, partition, part.since)
+    rev = batches.revision_in(part.incarnation, partition, part.since)
+    return rev, state(BATCHES.name, partition=partition)
 
 
-def read(partition: int, part: Slice, is_zstd: bool) -> Encoded:
-    """One batch as it goes over the wire, read in a thread."""
+def read(partition: int, part: Slice, is_packed: bool) -> Entry:
+    """One batch, read in a thread. It may hold newer documents than it claims: those of a rev that
+    comes only once. `is_packed`: the client takes documents as they are at rest."""
     wanted = asdict(part)
-    batch = batches.read_in(wanted.pop("incarnation"), partition, **wanted)
-    body = dump(batch)
-    return Encoded(PageHead.of(batch), versioned.packed(body, is_zstd))
+    read = batches.packed_in if is_packed else batches.read_in
+    batch = read(wanted.pop("incarnation"), partition, **wanted)
+    headers = tuple(PageHead.of(batch).headers().items())
+    if isinstance(batch, Batch):
+        return Entry.of(dump(batch), headers)
+    kind = ((CONTENT_TYPE, frames.MEDIA_TYPE),)
+    return Entry.of(frames.dump(batch), headers + kind, level=PACKED_LEVEL)
 
 
 def slice_of(request: Request, limits: Slice) -> Slice:

@@ -15,10 +15,12 @@ from api.server import (
     documents,
     events,
     expression_sets,
+    feed,
     health,
     images,
     imports,
     lease,
+    session,
 )
 from tagmill_wire import messages
 
@@ -32,6 +34,8 @@ OPERATIONS = (
     imports.OPERATION,
     documents.OPERATION,
     events.REBUILDS.operation,
+    feed.OPERATION,
+    session.OPERATION,
     events.PREVIEWS.operation,
     health.ALIVE,
     health.READY,

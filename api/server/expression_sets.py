@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-import functools
+from functools import partial
 
+from api.cache import Asked, Bodies, Entry, Name
+from api.cache.controls import State, state
+from api.cache.keyspaces import EXPRESSION_SETS
 from api.protocol import authenticated
 from api.server import versioned
 from api.server.http import Request
@@ -12,9 +15,6 @@ from api.server.operations import WORKERS, Answer, Content, Operation
 from api.server.threads import Threads
 from tagmill.matches import expression_sets
 from tagmill_wire.messages import TOKEN_SCHEME, ExpressionSet, dump
-
-# Answers that are kept as they go over the wire: every worker asks for the same.
-MAX_KEPT = 8
 
 CACHED = versioned.described("Of this version", versioned.IMMUTABLE)
 OPERATION = Operation(
@@ -40,26 +40,31 @@ OPERATION = Operation(
 
 
 class ExpressionSetResource(Native):
-    def __init__(self, threads: Threads, version: bytes) -> None:
+    def __init__(self, threads: Threads, bodies: Bodies, version: bytes) -> None:
         super().__init__()
         self._threads = threads
+        self._bodies = bodies
         self._version = version.decode("ascii")
 
     async def answer(self, request: Request) -> None:
         token = credentials(request, TOKEN_SCHEME)
-        is_zstd = versioned.takes_zstd(request)
-        body = await self._threads.call(read, token, self._version, is_zstd)
+        kept = await self._threads.call(admitted, token)
+        # A version is a digest of what it stands for.
+        name = Name(EXPRESSION_SETS.name, self._version, "", str(kept.generation))
+        coding = versioned.coding_of(request)
+        found = await self._bodies.get(
+            Asked(name, coding, is_off=kept.is_off), partial(read, self._version), self._threads
+        )
         if not versioned.is_current(request, f'W/"{self._version}"', versioned.IMMUTABLE):
-            versioned.send(request, body, is_zstd)
+            versioned.send(request, found, coding)
 
 
-def read(token: str, version: str, is_zstd: bool) -> bytes:
-    """The answer as it goes over the wire, in a thread. Raises Unauthorized,
-    UnknownExpressionSet."""
+def admitted(token: str) -> State:
+    """What was asked of the cache, in a thread. Raises Unauthorized."""
     authenticated(token)
-    return _body(version, is_zstd)
+    return state(EXPRESSION_SETS.name)
 
 
-@functools.lru_cache(maxsize=MAX_KEPT)
-def _body(version: str, is_zstd: bool) -> bytes:
-    return versioned.packed(dump(expression_sets.definitions(version)), is_zstd)
+def read(version: str) -> Entry:
+    """The answer, in a thread. Raises UnknownExpressionSet."""
+    return Entry.of(dump(expression_sets.definitions(version)))

@@ -49,6 +49,7 @@ ROUTINE = frozenset(
 REFUSAL_LOG_SECONDS = 10.0
 RESOURCES = frozenset(
     {
+        "changes",
         "clusters",
         "definitions",
         "nodes",

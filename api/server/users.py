@@ -49,9 +49,15 @@ def uploaders(shown: Iterable[Shown]) -> dict[Shown, Any | TagmillError]:
     return found
 
 
-def viewer(header: str, session: str = "") -> None:
-    """The same for viewers. A browser's session counts: an EventSource sends no header."""
-    _take(Role.VIEWER, header, session)
+def viewer(header: str, session: str = "") -> Any:
+    """The same for viewers. A session counts: an EventSource sends no header. The user."""
+    return _take(Role.VIEWER, header, session)
+
+
+def reader(header: str, session: str = "") -> tuple[int, bool]:
+    """As `viewer`: the user's key, and whether the user may see workers and previews."""
+    user = _take(Role.VIEWER, header, session)
+    return int(user.pk), permissions.may(user, Role.OPERATOR)
 
 
 def _take(needed: Role, header: str, session: str) -> Any:

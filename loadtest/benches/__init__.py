@@ -11,4 +11,5 @@ __all__ = [
     "preview",
     "rebuild",
     "sweep",
+    "web",
 ]

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from django.db import connection, transaction
 
 from fixtures.generate import ProfileName, generate
-from tagmill import config, sql
+from tagmill import config
 from tagmill.fleet.models import Cluster, Partition
-from tagmill.work import leases, policy, queue
+from tagmill.work import queue
 from tagmill_wire import bitmap, messages
 from tagmill_worker.evaluators import base
 
@@ -63,11 +63,7 @@ def _make_waiting(count: int) -> None:
 def _look() -> tuple[float, float]:
     """Seconds of this process, and of the database as the time that this one waits."""
     cpu, wall = time.process_time(), time.perf_counter()
-    sql.rows(
-        leases.__file__,
-        "candidates",
-        {"clusters": None, "holds": [], "overtaken": policy.MAX_OVERTAKEN},
-    )
+    queue.candidates(None, ())
     spent = time.process_time() - cpu
     return spent, max(0.0, time.perf_counter() - wall - spent)
 

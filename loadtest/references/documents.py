@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.db import connection, transaction
 
+from tagmill.fleet import at_rest
+from tagmill.fleet.at_rest import AtRest
+
 # Read through a server-side cursor, so that 100,000 documents are never held at once.
 SELECT = """
-SELECT node.id, document.probe, document.xml
+SELECT node.id, document.probe, document.xml, packed, dictionary_id, document.size
   FROM node JOIN document ON document.node_id = node.id
  WHERE node.deleted_at IS NULL
  ORDER BY node.id, document.probe
@@ -29,17 +32,17 @@ def stream() -> Iterator[NodeDocuments]:
             cursor.execute(f"DECLARE documents NO SCROLL CURSOR FOR {SELECT}")
         current: NodeDocuments | None = None
         while rows := _fetch():
-            for node_id, probe, xml in rows:
+            for node_id, probe, *stored in rows:
                 if current is None or current.node_id != node_id:
                     if current is not None:
                         yield current
                     current = NodeDocuments(node_id, {})
-                current.probes[probe] = xml
+                current.probes[probe] = at_rest.unpack(AtRest(*stored))
         if current is not None:
             yield current
 
 
-def _fetch() -> list[tuple[int, str, str]]:
+def _fetch() -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(f"FETCH {ROWS} FROM documents")
         return list(cursor.fetchall())

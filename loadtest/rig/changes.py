@@ -15,6 +15,8 @@ from loadtest.bench import BenchError
 from loadtest.rig.clients import Ask, Clients
 from loadtest.rig.http import Api
 from loadtest.rig.rig import Rig, Running
+from tagmill.fleet import at_rest
+from tagmill.fleet.at_rest import AtRest
 
 MARKER_TAG = "bench-marker"
 MARKER_DEFINITION = "//node[@id='bench-marker']"
@@ -28,7 +30,7 @@ MAX_TARGETS = 5_000
 
 # In an order that spreads them over the partitions, and is the same each time.
 _TARGETS = """
-SELECT node.id, node.system_id, document.xml
+SELECT node.id, node.system_id, document.xml, packed, dictionary_id, document.size
   FROM node JOIN document ON document.node_id = node.id AND document.probe = 'lshw'
  WHERE node.deleted_at IS NULL
  ORDER BY md5(node.system_id)
@@ -94,7 +96,10 @@ class Changes:
     def __init__(self) -> None:
         with connection.cursor() as cursor:
             cursor.execute(_TARGETS, [MAX_TARGETS])
-            self._marked, *self._others = [Target(*row) for row in cursor.fetchall()]
+            self._marked, *self._others = [
+                Target(node, name, at_rest.unpack(AtRest(*stored)))
+                for node, name, *stored in cursor.fetchall()
+            ]
         self._numbers = itertools.count()
 
     def upload(self, running: Running, clients: int, seconds: float) -> Uploads:
@@ -199,7 +204,8 @@ def match_rows(rig: Rig) -> int:
 
 
 def wal_bytes(rig: Rig) -> int:
-    return int(rig.scalar("SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')"))
+    # What is inserted: where commits do not wait for it, it is written later.
+    return int(rig.scalar("SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')"))
 
 
 def _put(api: Api, target: Target, body: bytes) -> bool:

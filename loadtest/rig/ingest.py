@@ -15,6 +15,8 @@ from django.db import connection
 from loadtest.bench import percentile
 from loadtest.rig.http import Api, ApiProblem
 from loadtest.rig.rig import Running
+from tagmill.fleet import at_rest
+from tagmill.fleet.at_rest import AtRest
 
 MARKER_TAG = "bench-marker"
 MARKER = '<node id="bench-marker"/>'
@@ -25,7 +27,8 @@ LOOK_SECONDS = 0.005
 PATIENCE_SECONDS = 120.0
 
 _TARGETS = """
-SELECT node.system_id, document.xml, node.partition_id, node.slot
+SELECT node.system_id, node.partition_id, node.slot, document.xml, packed, dictionary_id,
+       document.size
   FROM node JOIN document ON document.node_id = node.id AND document.probe = 'lshw'
  WHERE node.deleted_at IS NULL
  ORDER BY node.id
@@ -158,4 +161,7 @@ def _watch(
 def _targets() -> list[Target]:
     with connection.cursor() as cursor:
         cursor.execute(_TARGETS, [NODES])
-        return [Target(*row) for row in cursor.fetchall()]
+        return [
+            Target(name, at_rest.unpack(AtRest(*stored)), partition, slot)
+            for name, partition, slot, *stored in cursor.fetchall()
+        ]

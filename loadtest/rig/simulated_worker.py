@@ -38,7 +38,7 @@ NO_DOCUMENTS = (b"null", b"{}")
 
 
 class _Node(msgspec.Struct):
-    """Of a page: what its documents are, nobody looks at."""
+    """What is looked at of a page: not its documents."""
 
     slot: int
     rev: int
@@ -66,7 +66,7 @@ class SimulatedWorker:
         self._name = f"simulated-{behaviour.process}-{number}"
         self._random = random.Random(f"{behaviour.seed}/{self._name}")  # noqa: S311 - reproducible
         self._calls = Calls(fleet, behaviour.token)
-        # Of its own: the other may be in a long-poll.
+        # A connection for these alone: the other may be in a long-poll.
         self._beats = Calls(fleet, behaviour.token)
         self._heart = LoopingCall(self._beat)
         self._uuid = ""

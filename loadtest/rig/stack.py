@@ -79,7 +79,7 @@ class Stack:
 
     def revive(self) -> list[str]:
         """Start again whatever has ended, as a service manager does; the names."""
-        ended = [name for name, process in self._processes.items() if process.poll() is not None]
+        ended = self.has_ended()
         for name in ended:
             self._spawn(name, *self._commands[name])
         return ended
@@ -95,11 +95,14 @@ class Stack:
                     return int(float(line.split()[1]))
         return 0
 
+    def has_ended(self) -> list[str]:
+        """The names of the processes that have."""
+        return [name for name, process in self._processes.items() if process.poll() is not None]
+
     def check(self) -> None:
         """Raises StackError when a process has ended."""
-        for name, process in self._processes.items():
-            if process.poll() is not None:
-                raise StackError(self._last_words(name))
+        for name in self.has_ended():
+            raise StackError(self._last_words(name))
 
     def _spawn(self, name: str, *arguments: str) -> None:
         environment = {**os.environ, **self._environment, "TAGMILL_WORKER_TOKEN": self.token}

@@ -27,7 +27,7 @@ MIB = 1024 * KIB
 MAX_PORT = 65_535
 MAX_PROCESSES = 64
 # Each of a server's processes takes an equal part of these.
-DIVIDED = ("connections_per_address", "unread_bytes", "batch_cache_bytes")
+DIVIDED = ("connections_per_address", "unread_bytes", "body_cache_bytes")
 
 
 class Config(BaseSettings):
@@ -133,6 +133,13 @@ class Config(BaseSettings):
     """The largest XML document accepted, as it is uploaded and in UTF-8. Real `lshw -xml` documents
     are 15 to 300 kB. At most 7 MiB: all 16 that a node may have go to a worker in one page."""
 
+    pack_documents: bool = True
+    """Pack documents with dictionaries that are trained on each cluster's own. Off: documents are
+    stored as XML from now on, and those that are packed stay so."""
+
+    pack_seconds: Annotated[float, Field(ge=0.1, le=8)] = 2.0
+    """How long, of each ten seconds, periodic tasks pack what was stored before its dictionary."""
+
     document_depth: Annotated[int, Field(ge=8, le=255)] = 128
     """The deepest nesting of elements accepted. libxml2 itself stops at 256."""
 
@@ -160,9 +167,32 @@ class Config(BaseSettings):
     """Most XML bytes in one batch to a worker (a single node that has more still goes out). At most
     64 MiB, which every worker takes."""
 
-    batch_cache_bytes: Annotated[int, Field(ge=0)] = 64 * MIB
-    """Memory for batch bodies kept serialised and compressed; each process has its part. 0 keeps
-    none."""
+    body_cache_bytes: Annotated[int, Field(ge=0)] = 64 * MIB
+    """Memory for bodies that are kept as they are sent: lists of nodes, batches, statuses; each
+    process has its part. 0 keeps none."""
+
+    status_seconds: Annotated[float, Field(ge=1, le=10)] = 5.0
+    """The longest that a status (tags with their states, rebuilds) is kept for requests that allow
+    an age (`Cache-Control: max-age=`); others never get a kept one."""
+
+    body_cache_url: str = ""
+    """Where servers and their processes share bodies: `memcached://host:11211` (needs `pip install
+    pymemcache`) or `redis://host:6379/1` (needs `pip install redis`). Empty: each process has its
+    own alone."""
+
+    cache_servers: str = ""
+    """The memcached servers that share bodies, instead of `TAGMILL_BODY_CACHE_URL` (needs `pip
+    install pymemcache`): `host:port`, separated by commas, this host's own first. `dns:name:port`
+    is all addresses of a name, looked up again and again; `file:/path` a file of such lines, read
+    again and again."""
+
+    cache_item_bytes: Annotated[int, Field(ge=1024, le=128 * MIB)] = 1 * MIB - 16 * KIB
+    """The largest body that is given to cache servers: less than their own limit, which is 1 MiB in
+    a memcached that has no other (`-I`)."""
+
+    cache_server_seconds: Annotated[float, Field(ge=0.01, le=10)] = 0.25
+    """How long a cache server may take for one answer. After three that are later it is left out
+    for a while."""
 
     image_store: str = ""
     """Where images of partitions are that workers share: a directory, the same for all servers, or

@@ -4,6 +4,7 @@ TagmillError
 ├── ConfigurationError        a setting is wrong: the process does not start
 ├── DatabaseUnavailable       503 database_unavailable
 │   └── DatabaseBusy          503 database_busy: a statement or a lock took too long
+├── DocumentDamaged           500 document_damaged: delete it and upload it again
 ├── ImagesUnavailable         503 images_unavailable: the image store does not answer
 ├── CacheUnavailable          503 cache_unavailable: TAGMILL_CACHE_URL does not answer
 ├── NotFound                  404 not_found
@@ -28,6 +29,7 @@ TagmillError
 ├── TooExpensive              422 too_expensive: a definition takes too long, or too much memory
 ├── Busy                      429 busy, with `retry_after` in seconds
 ├── PreviewGone               410 preview_gone: a newer one took its place, or it was cancelled
+├── CursorGone                410 cursor_gone: what a cursor of changes names is not kept any more
 └── WorkerGone                410 worker_gone: register again
     └── IncarnationChanged    410 incarnation_changed: drop everything that is held
 
@@ -59,6 +61,10 @@ class DatabaseUnavailable(TagmillError):
 
 class DatabaseBusy(DatabaseUnavailable):
     code = "database_busy"
+
+
+class DocumentDamaged(TagmillError):
+    code = "document_damaged"
 
 
 class CacheUnavailable(TagmillError):
@@ -155,6 +161,10 @@ class Busy(TagmillError):
 
 class PreviewGone(TagmillError):
     status, code = 410, "preview_gone"
+
+
+class CursorGone(TagmillError):
+    status, code = 410, "cursor_gone"
 
 
 class WorkerGone(TagmillError):

@@ -74,7 +74,7 @@ TEMPLATES = [
 ]
 
 DATABASES = {"default": database.django_settings(CONFIG)}
-CACHES = {"default": caches.django_settings(CONFIG)}
+CACHES = caches.django_settings(CONFIG)
 STORAGES = {
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
     "images": image_store.django_settings(CONFIG),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from django.db import connection
+from django.db import connection, transaction
 from django.db.backends.postgresql.base import ServerBindingCursor
 from psycopg import Pipeline
 from psycopg.pq import Format
@@ -88,6 +88,19 @@ def _bound(module_file: str, name: str, parameters: dict[str, Any]) -> Iterator[
     with database._prepare_cursor(server_side) as cursor:
         cursor.execute(query(module_file, name), parameters)
         yield cursor
+
+
+@contextlib.contextmanager
+def snapshot() -> Iterator[None]:
+    """What is read inside is as of one moment, and nothing is written. Inside of a transaction that
+    is open already, that one says."""
+    if connection.in_atomic_block:
+        yield
+        return
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        yield
 
 
 def ask() -> None:

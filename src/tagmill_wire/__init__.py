@@ -1,5 +1,6 @@
 """What server and workers share. Imports nothing of Tagmill's own.
 
+- `frames`: batches with their documents as they are at rest.
 - `messages`: the messages between them.
 - `bitmap`: sets of slots.
 - `collector`: Python's collector of cycles, at the start of a process.
@@ -15,6 +16,7 @@ __all__ = [
     "__version__",
     "bitmap",
     "collector",
+    "frames",
     "images",
     "messages",
     "pagehead",

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tagmill_wire.frames import PackedBatch
 from tagmill_wire.messages import Batch, WireError
 
 REV = "Tagmill-Rev"
@@ -25,7 +26,7 @@ class PageHead:
     is_empty: bool
 
     @classmethod
-    def of(cls, batch: Batch) -> PageHead:
+    def of(cls, batch: Batch | PackedBatch) -> PageHead:
         return cls(batch.rev, batch.next, not batch.nodes)
 
     def headers(self) -> dict[str, str]:

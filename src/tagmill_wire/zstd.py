@@ -19,21 +19,30 @@ def check_size(data: bytes, most_bytes: int) -> None:
         unpack(data, most_bytes)
 
 
-def unpack(data: bytes, most_bytes: int) -> bytes:
+def unpack(
+    data: bytes, most_bytes: int, decompressor: zstandard.ZstdDecompressor | None = None
+) -> bytes:
     """The one frame that `data` is, `most_bytes` at most. Raises TooLarge, and ValueError for what
-    is not zstd.
+    is not zstd. `decompressor`: what `decompressor_of` made of a dictionary.
 
     python-zstandard takes the size that a header declares for true, whatever `max_output_size`
     says, and allocates it before a byte is read: so the header is looked at first.
     """
     _declared(data, most_bytes)
     try:
-        plain: bytes = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES).decompress(
+        plain: bytes = (decompressor or decompressor_of(None)).decompress(
             data, max_output_size=most_bytes, allow_extra_data=False
         )
     except zstandard.ZstdError as error:
         raise ValueError(f"not zstd: {error}") from None
     return plain
+
+
+def decompressor_of(
+    dictionary: zstandard.ZstdCompressionDict | None,
+) -> zstandard.ZstdDecompressor:
+    """Not to be used by two threads at a time."""
+    return zstandard.ZstdDecompressor(dict_data=dictionary, max_window_size=MAX_WINDOW_BYTES)
 
 
 def _declared(data: bytes, most_bytes: int) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -11,6 +12,7 @@ from pathlib import Path
 import psutil
 import psycopg
 import pytest
+from django.core.management import CommandError, call_command
 
 from fixtures import loader
 from loadtest.benches.change import ChangeBench
@@ -71,7 +73,7 @@ def test_a_rebuild_is_compared_with_lxml_and_with_xpath_exists(manage: Run) -> N
 
 def test_a_sweep_agrees_with_lxml_and_is_compared_row_by_row(manage: Run) -> None:
     found = manage(
-        *("bench", "sweep", "--nodes", "200", "--tags", "1,12", "--profile", "lean,varied"),
+        *("bench", "sweep", "--nodes", "200", "--tags", "12", "--profile", "lean,varied"),
         *("--batch-nodes", "256", "--batch-bytes", "16777216", "--prefetch", "1048576"),
         *("--workers", "1", "--repetitions", "1", "--partition-slots", "128"),
     )
@@ -79,7 +81,7 @@ def test_a_sweep_agrees_with_lxml_and_is_compared_row_by_row(manage: Run) -> Non
     assert found["partitions"] == 2
     points = found["points"]
     fleets = [(row["profile"], row["tags"], row["state"]) for row in points]
-    assert fleets == list(itertools.product(("lean", "varied"), (1, 12), ("cold", "warm")))
+    assert fleets == list(itertools.product(("lean", "varied"), (12,), ("cold", "warm")))
     for cold, warm in zip(points[::2], points[1::2], strict=True):
         assert cold["sent_bytes"] > 0 == warm["sent_bytes"]
         assert cold["round_trips"] > warm["round_trips"] > 0
@@ -92,7 +94,7 @@ def test_a_sweep_agrees_with_lxml_and_is_compared_row_by_row(manage: Run) -> Non
     assert found["sweet_spot"] == {}
     compared = compare(load(), found)
     assert [row["tags"] for row in compared["rows"]] == [row["tags"] for row in points]
-    assert len(compared["errors_by_fleet"]) == 8
+    assert len(compared["errors_by_fleet"]) == 4
 
 
 def test_a_calibration_can_be_planned_with(manage: Run, tmp_path: Path) -> None:
@@ -111,10 +113,10 @@ def test_a_calibration_can_be_planned_with(manage: Run, tmp_path: Path) -> None:
     file = tmp_path / "costs.json"
     file.write_text(json.dumps(found))
     # With costs as bad as that, the plan and its simulation may differ by more than they should.
-    made = manage(
-        *("capacity", "--nodes", "10000", "--profile", "varied", "--calibrate", str(file)),
-        code=None,
-    )
+    plan = ("--nodes", "10000", "--profile", "varied", "--calibrate", str(file))
+    with contextlib.suppress(CommandError):
+        call_command("capacity", *plan, "--json", str(tmp_path / "plan.json"))
+    made = json.loads((tmp_path / "plan.json").read_text())
     assert made["workers"] >= 1
     assert made["demand"]["variety"] == varied["variety"]
 
@@ -233,8 +235,6 @@ def test_a_database_that_a_killed_run_left_is_dropped_by_the_next_one(manage: Ru
     ],
 )
 def test_a_bench_that_cannot_run_says_why(arguments: list[str], message: str, manage: Run) -> None:
-    from django.core.management import CommandError, call_command
-
     from loadtest.management.commands import bench
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(CommandError, match=message):

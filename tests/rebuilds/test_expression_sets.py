@@ -230,8 +230,9 @@ def a_rev_of_its_own(lease: LeasedPartition, result: PartitionResult) -> Partiti
 
 def an_older_rev(lease: LeasedPartition, result: PartitionResult) -> PartitionResult:
     """It does not take the verdict, nor show it."""
-    gpu = "(SELECT id FROM expression WHERE text = %s)"
-    execute(f"UPDATE match SET rev = 0 WHERE expression_id = {gpu}", [HAS_GPU])
+    named = "(SELECT id FROM expression WHERE text = %s)"
+    change = f"UPDATE match SET rev = 0, members = %s WHERE expression_id = {named}"
+    execute(change, [bytes(1), ANY])
     return result
 
 

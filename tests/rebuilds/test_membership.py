@@ -286,7 +286,7 @@ def test_epochs_only_grow_and_name_what_changed(partitions: list[int]) -> None:
     told(one)
     assert membership.epoch() == seen[-1]
     # It came again, and has not warmed its share.
-    assert sorted(numbers[2:] for numbers in membership.counts()) == [(5, 0), (5, 10)]
+    assert sorted(found[2:] for found in membership.counts()) == [(5, 0), (5, 10)]
 
 
 @pytest.mark.django_db(transaction=True)

@@ -119,6 +119,6 @@ def test_the_address_of_a_cache_chooses_the_backend(
 ) -> None:
     monkeypatch.setattr(caches, "find_spec", lambda name: name)
     configure(cache_url="redis://cache:6379/0")
-    assert caches.django_settings(config.load())["LOCATION"] == "redis://cache:6379/0"
+    assert caches.django_settings(config.load())["default"]["LOCATION"] == "redis://cache:6379/0"
     configure(cache_url="memcached://cache")
-    assert caches.django_settings(config.load())["LOCATION"] == "cache:11211"
+    assert caches.django_settings(config.load())["default"]["LOCATION"] == "cache:11211"

@@ -113,7 +113,14 @@ def test_the_database_gauges_are_read_at_most_once_in_five_seconds(db: None) -> 
         "tagmill_cluster_stale_matches",
         "tagmill_workers",
         "tagmill_tags",
+        "tagmill_membership_epoch",
+        "tagmill_owned_partitions",
+        "tagmill_preferred_partitions",
         "tagmill_table_rows",
+        "tagmill_document_bytes",
+        "tagmill_document_ratio",
+        "tagmill_documents_to_pack",
+        "tagmill_damaged_documents",
     }
     clusters.create("north")
     assert list(collector.collect()) == first

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -21,10 +20,18 @@ from tests.support.threads import in_thread, until
 THREADS = 2
 
 
+@pytest.fixture(scope="module")
+def shared_small(
+    django_db_setup: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stack]:
+    folder = tmp_path_factory.mktemp("small")
+    yield from server(folder, TAGMILL_THREADS=str(THREADS), TAGMILL_DRAIN_SECONDS="0.2")
+
+
 @pytest.fixture
-def small(transactional_db: None, tmp_path: Path) -> Iterator[Stack]:
-    """A server with few threads for REST."""
-    yield from server(tmp_path, TAGMILL_THREADS=str(THREADS), TAGMILL_DRAIN_SECONDS="0.2")
+def small(transactional_db: None, shared_small: Stack) -> Stack:
+    """A server with few threads for REST. The last test ends it."""
+    return shared_small
 
 
 def blocked_by(pid: int) -> int:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import re
 import signal
 import socket
-from collections.abc import Generator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import psycopg
 import pytest
+from django.core.management import call_command
 
 from loadtest.rig.stack import Stack, is_free
+from tagmill.errors import ConfigurationError
 from tests.server.test_serve import call, token_of
 from tests.support.fleet import north
 from tests.support.servers import serve, server
@@ -26,16 +29,37 @@ PROCESSES = 2
 NODES = 6
 
 
+@pytest.fixture(scope="module")
+def pairs(
+    django_db_setup: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[], Stack]]:
+    """Gives the one that was started last, if it still runs, or another."""
+    folder = tmp_path_factory.mktemp("pair")
+    with contextlib.ExitStack() as started:
+        stacks: list[Stack] = []
+
+        def running() -> Stack:
+            if not stacks or stacks[-1].has_ended():
+                options = ("--processes", str(PROCESSES))
+                made = server(folder / str(len(stacks)), options, TMPDIR=str(folder))
+                started.callback(made.close)
+                stacks.append(next(made))
+            return stacks[-1]
+
+        yield running
+
+
 @pytest.fixture
-def pair(transactional_db: None, tmp_path: Path) -> Generator[Stack, None, None]:
+def pair(transactional_db: None, pairs: Callable[[], Stack]) -> Stack:
     """Two processes, one of which runs the periodic tasks."""
-    running = server(tmp_path, ("--processes", str(PROCESSES)), TMPDIR=str(tmp_path))
-    stack = next(running)
-    try:
-        until(lambda: events(stack, "ready"), "all processes to be ready")
-        yield stack
-    finally:
-        running.close()
+    stack = pairs()
+    until(lambda: events(stack, "ready"), "all processes to be ready")
+    return stack
+
+
+def directories(stack: Stack) -> list[Path]:
+    """What the parent keeps for its children."""
+    return list(stack.log.parents[1].glob("tagmill-serve-*"))
 
 
 def events(stack: Stack, event: str) -> list[dict[str, Any]]:
@@ -126,17 +150,17 @@ def test_a_killed_process_is_replaced_and_nothing_counted_is_lost(pair: Stack) -
     assert "SIGKILL" in ended["ended"]
 
 
-def test_nothing_outlives_the_parent(pair: Stack, tmp_path: Path) -> None:
+def test_nothing_outlives_the_parent(pair: Stack) -> None:
     family = children(pair)
-    assert list(tmp_path.glob("tagmill-serve-*"))
+    assert directories(pair)
     process = pair.signal_server(signal.SIGKILL)
     process.wait(20)
     until(lambda: is_free(pair.listen), "the address to be free")
     until(lambda: not any(child.is_running() for child in family), "the children to end")
-    assert not list(tmp_path.glob("tagmill-serve-*"))
+    assert not directories(pair)
 
 
-def test_sigterm_loses_no_request_of_any_process(pair: Stack, tmp_path: Path) -> None:
+def test_sigterm_loses_no_request_of_any_process(pair: Stack) -> None:
     names = [f"n{number}" for number in range(NODES)]
     north(*names)
     header = token_of("operator")
@@ -164,7 +188,7 @@ def test_sigterm_loses_no_request_of_any_process(pair: Stack, tmp_path: Path) ->
     stored = execute("SELECT count(*) FROM document WHERE xml LIKE '%%new-%%'")
     assert stored == [(NODES,)]
     assert is_free(pair.listen)
-    assert not list(tmp_path.glob("tagmill-serve-*"))
+    assert not directories(pair)
     assert '"error"' not in (pair.log / "server.log").read_text()
 
 
@@ -179,10 +203,8 @@ def test_one_process_is_its_own_parent(stack: Stack) -> None:
 
 @pytest.mark.parametrize("wrong", ["0", "1000", "many"])
 def test_a_wrong_number_of_processes_is_named(wrong: str) -> None:
-    ended = serve("--processes", wrong)
-    assert ended.returncode == 2
-    (line,) = ended.stderr.splitlines()
-    assert line.startswith(f"Tagmill does not start: --processes {wrong!r}")
+    with pytest.raises(ConfigurationError, match=f"^--processes {wrong!r}"):
+        call_command("serve", processes=wrong)
 
 
 def test_an_address_that_is_taken_is_named_by_the_parent(transactional_db: None) -> None:

@@ -295,7 +295,7 @@ def test_each_process_has_its_part_of_what_is_bounded() -> None:
     whole = Config(processes=4)
     part = whole.of_one_process()
     assert part.unread_bytes * 4 == whole.unread_bytes
-    assert part.batch_cache_bytes * 4 == whole.batch_cache_bytes
+    assert part.body_cache_bytes * 4 == whole.body_cache_bytes
     assert part.connections_per_address * 4 == whole.connections_per_address
     assert part.connections == whole.connections, "counted by all of them together"
     assert [whole.part(most) for most in (0, 1, 4, 9)] == [0, 1, 1, 2]

@@ -11,16 +11,18 @@ from uuid import UUID
 import pytest
 from django.db.models.functions import Now
 
+from fixtures.generate import generate
 from loadtest.rig.stack import Stack, running
-from tagmill.fleet import clusters, incarnation
+from tagmill.fleet import clusters, dictionaries, incarnation, packing
 from tagmill.fleet.models import Cluster, Partition
 from tagmill.matches import staleness
 from tagmill.tags import rebuilds
 from tagmill.work import workers
 from tagmill.work.models import Lease, WorkerToken
-from tagmill_wire import zstd
+from tagmill_wire import frames, zstd
 from tagmill_wire.messages import Batch, ExpressionSet, load
 from tagmill_wire.pagehead import PageHead
+from tagmill_worker import pages
 from tests.fleet.test_incarnation import ELSEWHERE
 from tests.server.test_serve import LEASE, call, registered, token_of, worker
 from tests.support.fleet import HAS_GPU, carriers, put
@@ -95,6 +97,30 @@ def test_the_headers_of_a_page_say_what_its_body_says(fleet: Stack) -> None:
         batch = load(Batch, data)
         assert PageHead.read(response.headers.get) == PageHead.of(batch)
     assert PageHead.of(batch).is_empty
+
+
+def test_a_page_goes_out_as_it_is_stored_to_who_takes_it(fleet: Stack) -> None:
+    """And as JSON to everybody else; each has its own entity tag."""
+    for number, item in enumerate(generate(dictionaries.MIN_DOCUMENTS, 1)):
+        put(f"n{number}", cluster="north", xml=item.probes["lshw"].encode())
+    packing.run_all()
+    header, _ = worker(fleet)
+    path = f"/api/v1/partitions/{partition('north')}/nodes?incarnation={incarnation.current()}"
+    found = []
+    for accept in ("application/json", f"{frames.MEDIA_TYPE}, application/json"):
+        asked = {"Authorization": header, "Accept": accept, "Accept_Encoding": "zstd"}
+        response, data = call(fleet, "GET", path, **asked)
+        again, cached = call(fleet, "GET", path, **asked)
+        assert cached == data and again.headers["Content-Type"] == response.headers["Content-Type"]
+        page = pages.read(PageHead.read(response.headers.get), 1, data, is_zstd=True)
+        headers = response.headers
+        found.append((pages.entries(page.data), headers["Content-Type"], headers["ETag"]))
+        assert "Accept," in headers["Vary"]
+        asked["If_None_Match"] = headers["ETag"]
+        assert call(fleet, "GET", path, **asked)[0].status == 304
+    (plain, first, one), (packed, second, two) = found
+    assert plain == packed and len(plain) == dictionaries.MIN_DOCUMENTS + 1
+    assert (first, second) == ("application/json", frames.MEDIA_TYPE) and one != two
 
 
 def test_leases_whose_answer_was_lost_are_given_again_at_once(fleet: Stack) -> None:

@@ -44,7 +44,7 @@ from tagmill.work.models import Lease, Worker
 from tagmill_wire import bitmap
 from tagmill_wire.messages import Completion, PartitionResult, Register
 from tests.stateful.model import DEFINITIONS, DOCUMENTS, LLDP, Fetch, Image, Probes, holds
-from tests.stateful.stored import Stored
+from tests.stateful.stored import Stored, StoredMatch
 
 CLUSTERS = ("north", "south")
 SYSTEM_IDS = [f"n{number}" for number in range(10)]
@@ -441,23 +441,21 @@ class Fleet(RuleBasedStateMachine):
                 versions.append((node.rev, probes))
             assert node.rev <= node.partition.rev
 
-    @invariant()
-    def every_match_is_true_at_its_rev_or_later(self) -> None:
-        for match in Match.objects.select_related("expression", "partition"):
+    def every_match_is_true_at_its_rev_or_later(self, stored: Stored) -> None:
+        for match in stored.rows:
             true_at = self.true_at(match)
-            members = bitmap.from_bytes(match.members)
             for (partition, slot), versions in self.history.items():
                 if partition == match.partition_id:
-                    possible = self.answers_since(match.expression.text, versions, true_at)
-                    assert bool(members >> slot & 1) in possible
+                    possible = self.answers_since(match.expression__text, versions, true_at)
+                    assert bool(match.members >> slot & 1) in possible
 
     @staticmethod
-    def true_at(match: Match) -> int:
+    def true_at(match: StoredMatch) -> int:
         for rev in (match.kept_rev, match.rev):
             if rev is not None:
                 return rev
-        assert match.partition.settled_rev <= match.partition.rev
-        return match.partition.settled_rev
+        assert match.partition__settled_rev <= match.partition__rev
+        return match.partition__settled_rev
 
     @staticmethod
     def answers_since(text: str, versions: list[tuple[int, Probes]], rev: int) -> set[bool]:
@@ -467,18 +465,17 @@ class Fleet(RuleBasedStateMachine):
         possible.add(holds(text, before[-1]) if before else False)
         return possible
 
-    @invariant()
-    def a_tag_flips_only_when_it_is_evaluated_everywhere(self) -> None:
-        for tag in Tag.objects.all():
+    def a_tag_flips_only_when_it_is_evaluated_everywhere(self, stored: Stored) -> None:
+        for tag in stored.tags:
             if tag.expression_id != self.published.get(tag.id) and tag.expression_id:
-                found = Match.objects.filter(expression=tag.expression_id)
                 revs = {
-                    match.partition_id: match.partition.settled_rev
+                    match.partition_id: match.partition__settled_rev
                     if match.rev is None
                     else match.rev
-                    for match in found.select_related("partition")
+                    for match in stored.rows
+                    if match.expression_id == tag.expression_id
                 }
-                for partition in Partition.objects.all():
+                for partition in stored.partitions:
                     assert revs[partition.id] >= self.targets[tag.id].get(partition.id, 0)
             self.published[tag.id] = tag.expression_id
 
@@ -493,10 +490,12 @@ class Fleet(RuleBasedStateMachine):
         return bool(before == written)
 
     @invariant()
-    def what_is_shown_is_what_is_stored(self) -> None:
+    def what_is_stored_is_true_and_shown(self) -> None:
         if self.is_as_before():
             return
         stored = Stored()
+        self.every_match_is_true_at_its_rev_or_later(stored)
+        self.a_tag_flips_only_when_it_is_evaluated_everywhere(stored)
         self.the_view_shows_the_bitmaps(stored)
         self.a_preview_shows_the_bitmaps(stored)
         self.an_expression_is_live_until_its_last_preview_ends(stored)

@@ -142,7 +142,7 @@ def settling(settings_of_processes: pytest.MonkeyPatch) -> None:
 def system(settings_of_processes: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[System]:
     from tagmill import config
 
-    made = System(tmp_path / "log", database_url(), nodes=400)
+    made = System(tmp_path / "log", database_url(), nodes=256)
     with running(made.stack):
         made.stack.start_server()
         yield made

@@ -19,7 +19,8 @@ def batches(system: System) -> int:
     """How often the server was asked for one, by its metrics."""
     with urlopen(f"{system.stack.url}/metrics", timeout=5) as answer:
         lines = answer.read().decode().splitlines()
-    return sum(int(float(line.split()[1])) for line in lines if "batch_cache_total{" in line)
+    counter = 'tagmill_body_cache_lookups_total{keyspace="batches"'
+    return sum(int(float(line.split()[1])) for line in lines if line.startswith(counter))
 
 
 def kept(cache: Path, evaluator: str) -> bool:

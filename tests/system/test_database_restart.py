@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
@@ -12,9 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 
+from api import tokens
+from api.roles import Role
+from fixtures import loader
 from loadtest.rig.http import Api, ApiProblem
-from loadtest.rig.stack import MANAGE, Stack, free_port, running
+from loadtest.rig.scratch import using
+from loadtest.rig.stack import Stack, free_port, running
+from tagmill.work import workers
+from tests.support.http import make_user
 from tests.support.threads import until
 
 PATIENCE_SECONDS = 60
@@ -34,26 +38,14 @@ def postgres() -> Iterator[Any]:
         server.cleanup()
 
 
-@pytest.fixture
-def stack(postgres: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
-    monkeypatch.setenv("DATABASE_URL", postgres.get_uri())
-    monkeypatch.setenv("TAGMILL_VAR", str(tmp_path / "var"))
-    manage("migrate", "--verbosity", "0")
-    manage("generate_fleet", "--nodes", str(NODES))
-    token = manage("worker_token", "rack", "--all-clusters").split()[-1]
-    with running(Stack(f"127.0.0.1:{free_port()}", token, tmp_path / "log")) as stack:
-        yield stack
-
-
-def manage(*arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, str(MANAGE), *arguments],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=dict(os.environ),
-    )
-    return done.stdout
+def prepare(url: str, nodes: int = 0) -> tuple[str, str]:
+    """A new database with tables and so many nodes; a worker's token, and an administrator's."""
+    with using(url):
+        call_command("migrate", verbosity=0)
+        if nodes:
+            loader.load(nodes)
+        token = tokens.issue(make_user("admin"), Role.ADMIN, days=1)[1]
+        return workers.issue_token("rack", "all")[1], token
 
 
 def status(api: Api) -> int:
@@ -69,11 +61,21 @@ def eventually(condition: Callable[[], bool]) -> None:
     until(condition, "as before", PATIENCE_SECONDS, every=0.02)
 
 
-def test_a_restarted_database_costs_nothing_but_time(stack: Stack, postgres: Any) -> None:
-    stack.start_server()
-    stack.start_workers(1)
-    token = manage("create_token", "--user", "ann", "--role", "admin").split()[-1]
-    api = Api(stack.url, token)
+def test_a_restarted_database_costs_nothing_but_time(
+    postgres: Any, tmp_path: Path, django_db_blocker: Any
+) -> None:
+    url = postgres.get_uri()
+    with django_db_blocker.unblock():
+        token, api_token = prepare(url, NODES)
+    environment = {"DATABASE_URL": url, "TAGMILL_VAR": str(tmp_path / "var")}
+    stack = Stack(f"127.0.0.1:{free_port()}", token, tmp_path / "log", environment)
+    with running(stack):
+        stack.start_server()
+        stack.start_workers(1)
+        restarts(stack, Api(stack.url, api_token), postgres)
+
+
+def restarts(stack: Stack, api: Api, postgres: Any) -> None:
     eventually(lambda: stack.parked_polls() == 1)
     postgres.stop()
     assert status(api) == 503

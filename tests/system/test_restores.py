@@ -19,7 +19,7 @@ from loadtest.rig.http import Api, ApiProblem
 from loadtest.rig.postgres import Postgres
 from loadtest.rig.stack import Stack, free_port, running
 from tests.support.fleet import BARE, GPU, HAS_GPU
-from tests.system.test_database_restart import eventually, manage
+from tests.system.test_database_restart import eventually, prepare
 
 NODES = ("a", "b", "c")
 
@@ -27,12 +27,13 @@ NODES = ("a", "b", "c")
 class Site:
     """A server and two workers; a database with a replica. `primary` is the one that is written."""
 
-    def __init__(self, directory: Path, primary: Postgres, replica: Postgres, stack: Stack) -> None:
+    def __init__(
+        self, directory: Path, primary: Postgres, replica: Postgres, stack: Stack, token: str
+    ) -> None:
         self.directory = directory
         self.primary = primary
         self.replica = replica
         self.stack = stack
-        token = manage("create_token", "--user", "ann", "--role", "admin").split()[-1]
         self._header = {"Authorization": f"Token {token}"}
         self.api = Api(stack.url, token)
 
@@ -86,24 +87,23 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
+def site(django_db_blocker: Any) -> Iterator[Site]:
     # Not pytest's: sockets have short paths, and another run of pytest by root takes the user of
     # PostgreSQL the right to be there.
     with tempfile.TemporaryDirectory() as made:
-        yield from _site(Path(made))
+        yield from _site(Path(made), django_db_blocker)
 
 
-def _site(directory: Path) -> Iterator[Site]:
+def _site(directory: Path, blocker: Any) -> Iterator[Site]:
     with pytest.MonkeyPatch.context() as patch:
         primary = Postgres(directory / "p")
-        patch.setenv("DATABASE_URL", primary.url)
         patch.setenv("TAGMILL_VAR", str(directory / "var"))
         patch.setenv("TAGMILL_HEARTBEAT_SECONDS", "1")
         clusters = [primary]
         try:
             primary.start()
-            manage("migrate", "--verbosity", "0")
-            token = manage("worker_token", "rack", "--all-clusters").split()[-1]
+            with blocker.unblock():
+                token, api_token = prepare(primary.url)
             replica = Postgres(directory / "q", primary)
             clusters.append(replica)
             replica.start()
@@ -113,7 +113,7 @@ def _site(directory: Path) -> Iterator[Site]:
                 stack.start_server()
                 # What is on their disks is of one incarnation, too.
                 stack.start_workers(2, cache=directory / "cache")
-                made = Site(directory, primary, replica, stack)
+                made = Site(directory, primary, replica, stack, api_token)
                 made.api.post("clusters/", {"name": "north"})
                 for node in NODES:
                     made.api.post("nodes/", {"system_id": node})

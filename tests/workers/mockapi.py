@@ -16,6 +16,7 @@ from twisted.web.server import NOT_DONE_YET, Site
 
 from tagmill_wire import bitmap
 from tagmill_wire.messages import (
+    SHARES_SINCE,
     Batch,
     BatchNode,
     Completion,
@@ -23,6 +24,7 @@ from tagmill_wire.messages import (
     Heartbeat,
     LeaseRequest,
     Register,
+    ShareRequest,
     dump,
     load,
 )
@@ -63,7 +65,7 @@ class MockApi(Resource):
 
     A fault takes the request and answers bytes or NOT_DONE_YET; None behaves. `work` is what is
     leased next: (partition id, {expression id: base_rev}). `live`: the version of an expression set
-    and its ids, by which leases name expressions.
+    and its ids, by which leases name expressions. `share`: its epoch, and the partitions of it.
     """
 
     isLeaf = True
@@ -94,6 +96,8 @@ class MockApi(Resource):
             "batch_bytes": 1 << 22,
             "protocol": 2,
         }
+        self.share: tuple[int, list[int]] = (1, [])
+        self.shares: list[ShareRequest] = []
         self.evaluation_seconds: float | None = None
         self.most_nodes = 1000
         self.parked: list[Any] = []
@@ -156,7 +160,13 @@ class MockApi(Resource):
 
     def _heartbeat(self, request: Any, body: bytes) -> bytes:
         load(Heartbeat, body)
-        return orjson.dumps({"lost": self.lost})
+        epoch = {"epoch": self.share[0]} if self.registration["protocol"] >= SHARES_SINCE else {}
+        return orjson.dumps({"lost": self.lost, **epoch})
+
+    def _share(self, request: Any, body: bytes) -> bytes:
+        self.shares.append(load(ShareRequest, body))
+        epoch, partitions = self.share
+        return orjson.dumps({"epoch": epoch, "partitions": partitions})
 
     def _lease(self, request: Any, body: bytes) -> Any:
         self.asked.append(load(LeaseRequest, body))
@@ -193,6 +203,8 @@ class MockApi(Resource):
         texts = {str(key): {"text": self.expressions[key], "namespaces": {}} for key in keys}
         named = self.registration["incarnation"]
         answer: dict[str, Any] = {"leases": leases, "expressions": texts, "incarnation": named}
+        if self.registration["protocol"] >= SHARES_SINCE:
+            answer["epoch"] = self.share[0]
         if self.evaluation_seconds is not None:
             answer["evaluation_seconds"] = self.evaluation_seconds
         if self.live is not None:

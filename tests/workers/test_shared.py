@@ -119,6 +119,28 @@ def test_a_new_worker_takes_what_another_shared(site: Site, evaluator: str) -> N
 
 
 @with_one
+def test_a_worker_warms_its_share_from_what_another_shared(site: Site, evaluator: str) -> None:
+    """No document is sent, and no image made again."""
+
+    async def story() -> None:
+        await site.first()
+        site.elsewhere()
+        rig = site.start()
+        rig.api.registration["protocol"] = 4
+        rig.api.share = (1, list(site.data))
+        await rig.api.until(lambda: any(asked.ready for asked in rig.api.shares))
+        assert rig.api.pages == []
+        assert rig.value("tagmill_worker_paths_total", path="shared") == PARTITIONS
+        opened = rig.value("tagmill_worker_shared_images_total", outcome="opened")
+        assert opened == (2 * PARTITIONS if evaluator == "kernel" else 0)
+        await site.evaluate()
+        assert rig.api.pages == []
+        await rig.stop()
+
+    run(story())
+
+
+@with_one
 def test_one_without_room_takes_it_all_the_same(site: Site) -> None:
     """Into memory alone."""
 

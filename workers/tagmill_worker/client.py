@@ -33,6 +33,7 @@ from twisted.web.error import SchemeNotSupported
 from twisted.web.http import PotentialDataLoss
 from twisted.web.http_headers import Headers
 
+from tagmill_wire import frames
 from tagmill_wire.images import IMAGE, MEDIA_TYPE, NEWEST
 from tagmill_wire.messages import (
     TOKEN_SCHEME,
@@ -47,6 +48,8 @@ from tagmill_wire.messages import (
     Message,
     Register,
     Registered,
+    Share,
+    ShareRequest,
     WireError,
     dump,
     load,
@@ -76,9 +79,11 @@ CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 60.0
 # An answer that is not a page: 256 leases of 500 expressions are some 20 MB.
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
-# Heartbeat, long-poll, page and completion at the same time.
-CONNECTIONS = 4
+# Heartbeat, long-poll, page, completion, and a page to be warmed at the same time.
+CONNECTIONS = 5
 MAX_DETAIL = 300
+# Servers of before know JSON alone, and never look.
+BATCH_TYPES = f"{frames.MEDIA_TYPE}, application/json"
 # By the code of the problem that says so.
 MISSING = {
     "unknown_expression_set": UnknownSet,
@@ -127,6 +132,9 @@ class Client:
     async def give_up(self, message: GiveUp) -> None:
         await self._ask("POST", "workers/fail", dump(message), MAX_ANSWER_BYTES)
 
+    async def share(self, message: ShareRequest) -> Share:
+        return await self._post("workers/share", message, Share)
+
     async def batch(
         self,
         partition: int,
@@ -148,7 +156,9 @@ class Client:
         }
         query = urlencode({key: value for key, value in asked.items() if value is not None})
         path = f"partitions/{partition}/nodes?{query}"
-        headers, body = await self._ask("GET", path, None, self._most_page_bytes)
+        headers, body = await self._ask(
+            "GET", path, None, self._most_page_bytes, accept=BATCH_TYPES
+        )
         is_zstd = _is_zstd(headers)
         try:
             head = PageHead.read(lambda name: _header(headers, name))
@@ -200,11 +210,12 @@ class Client:
         wait: int = 0,
         *,
         kind: str = "application/json",
+        accept: str = "application/json",
     ) -> tuple[Headers, bytes]:
         """Headers and body of a good answer. Raises ServerError."""
         asked: dict[str | bytes, str | bytes] = {
             "Authorization": self._authorization,
-            "Accept": "application/json",
+            "Accept": accept,
         }
         if body is None:
             asked["Accept-Encoding"] = "zstd"

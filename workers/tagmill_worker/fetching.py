@@ -59,6 +59,8 @@ class Fetcher:
             path = "shared" if await self._holdings.read_shared(job) else "documents"
         self._metrics.paths.labels(path).inc()
         while not job.is_current:
+            if job.politely is not None:
+                await job.politely()
             await self._evaluator.below(1 << 30, self._settings.prefetch)
             page = await self._page(job, after)
             job.pages.append(page)
@@ -68,7 +70,7 @@ class Fetcher:
             after = page.next
             if after is None:
                 break
-        if job.held is not None and (job.full or job.learns_held):
+        if job.held is not None and (job.full or job.learns_held or job.pass_.is_warming):
             if not job.learns_held:
                 learn = None
             # Newest first: the child takes a slot from the first page that names it.

@@ -57,6 +57,11 @@ class Holdings:
             image = Image(rev, [], 0, 0, is_on_disk=True)
         return image
 
+    def has(self, partition: int) -> bool:
+        """Whether it need not be fetched whole."""
+        on_disk = self._tier is not None and self._tier.has(partition)
+        return on_disk or partition in self._store
+
     def drop(self, partition: int) -> None:
         self._store.drop(partition)
         if self._tier is not None:
@@ -154,6 +159,22 @@ class Holdings:
         self._saving += 1
         done = Deferred.fromCoroutine(self._save_images(job))
         done.addErrback(lambda failure: log.error("images were not saved", exc_info=failure.value))
+
+    def warmed(self, job: Job) -> bool:
+        """As `keep` and `evaluated`, of a partition that no lease is about: what a lease has left
+        here meanwhile is as good. Whether the partition is held."""
+        if self.has(job.lease.partition) and job.since is None:
+            self.forget(job)
+            return True
+        self.keep(job)
+        self.evaluated(job)
+        return self.has(job.lease.partition)
+
+    def forget(self, job: Job) -> None:
+        """The child need not keep what it has of the job's pages."""
+        job.is_abandoned = True
+        self._evaluator.cancel(job.pass_)
+        self._evaluator.forget(job.passing)
 
     # -- the cache -------------------------------------------------------------------------------
 

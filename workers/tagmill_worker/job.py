@@ -11,7 +11,7 @@ where there is none yet.
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from msgspec import UNSET
@@ -69,6 +69,8 @@ class Job:
     """Fires when its pages are in the cache, or are not going to be."""
     fetching: Deferred[None] | None = None
     live: DefinedSet | None = None
+    politely: Callable[[], Awaitable[None]] | None = None
+    """Called before each page of a job that nobody waits for."""
 
     @property
     def everything(self) -> list[int]:
@@ -217,6 +219,13 @@ def plan(
     held_rev = None if held is None else held.rev
     pass_ = Pass(expressions)
     return Job(lease, incarnation, held, held_rev, since, deltas, full, pass_, live=live)
+
+
+def warming(partition: int, incarnation: str, politely: Callable[[], Awaitable[None]]) -> Job:
+    """A job without expressions and lease: the partition is fetched, to be held."""
+    lease = LeasedPartition("", partition, "", rev=0, capacity=0, expressions=[])
+    pass_ = Pass({}, is_warming=True)
+    return Job(lease, incarnation, None, None, None, {}, [], pass_, politely=politely)
 
 
 def _bases(lease: LeasedPartition, live: DefinedSet | None) -> dict[int, int | None]:

@@ -92,6 +92,7 @@ class Metrics:
             **make,
         )
         self._cache(make)
+        self._share(make)
         lost = Gauge(
             "tagmill_worker_log_lines_lost",
             "Lines of the log that could not be written, as to a full disk",
@@ -99,6 +100,25 @@ class Metrics:
         )
         lost.set_function(lambda: logs.STREAM.lost)
         self.store_partitions = Gauge("tagmill_worker_store_partitions", "Partitions held", **make)
+
+    def _share(self, make: dict[str, Any]) -> None:
+        self.share_epoch = Gauge(
+            "tagmill_worker_share_epoch", "Epoch of the share that the worker knows", **make
+        )
+        self.share_partitions = Gauge(
+            "tagmill_worker_share_partitions", "Partitions that the worker should hold", **make
+        )
+        self.share_missing = Gauge(
+            "tagmill_worker_share_missing_partitions",
+            "Partitions of its share that the worker is still to warm",
+            **make,
+        )
+        self.warmed = Counter(
+            "tagmill_worker_warmed",
+            "Partitions fetched ahead of leases: `warmed`, `full` (no room), `gone` or `failed`",
+            ["outcome"],
+            **make,
+        )
 
     def _cache(self, make: dict[str, Any]) -> None:
         self.cache_off = Gauge(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import zstandard
 
-from tagmill_wire import zstd
+from tagmill_wire import frames, zstd
 from tagmill_wire.messages import Batch, WireError, load
 from tagmill_wire.pagehead import PageHead
 from tagmill_worker.errors import AnswerTooLarge, ProtocolError
@@ -24,7 +24,8 @@ ZSTD_LEVEL = 1
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """`data` is the batch, zstd-compressed; `next` the `after` of the following page.
+    """`data` is the batch (JSON, or packed: `frames`), zstd-compressed; `next` the `after` of the
+    following page.
 
     `key` names the page in this process: the child may hold an image of it under that key.
     """
@@ -83,7 +84,10 @@ def nodes(data: bytes) -> list[tuple[int, dict[str, str] | None]]:
 
 def entries(data: bytes) -> list[tuple[int, int, dict[str, str] | None]]:
     """The (slot, rev, probes) of a page. Raises ProtocolError."""
+    plain = unpack(data)
     try:
-        return [(node.slot, node.rev, node.probes) for node in load(Batch, unpack(data)).nodes]
+        if frames.is_packed(plain):
+            return frames.load(plain, MAX_BYTES)
+        return [(node.slot, node.rev, node.probes) for node in load(Batch, plain).nodes]
     except WireError as error:
         raise ProtocolError(f"not a batch: {error}") from None

@@ -19,6 +19,7 @@ from twisted.internet.task import deferLater
 from tagmill_wire.messages import (
     NEXT_SINCE,
     SETS_SINCE,
+    SHARES_SINCE,
     LeaseAnswer,
     LeaseRequest,
     NextLease,
@@ -41,6 +42,7 @@ from tagmill_worker.errors import (
 from tagmill_worker.evaluators.child_process import ChildOptions
 from tagmill_worker.evaluators.process import EvaluatorProcess
 from tagmill_worker.fetching import Fetcher
+from tagmill_worker.former import Former
 from tagmill_worker.holdings import Holdings
 from tagmill_worker.job import Job, plan
 from tagmill_worker.jobs import Jobs
@@ -48,6 +50,7 @@ from tagmill_worker.metrics import Metrics
 from tagmill_worker.session import Session
 from tagmill_worker.sets import DefinedSet, Sets
 from tagmill_worker.settings import Settings
+from tagmill_worker.shares import Shares
 from tagmill_worker.store import Store
 
 # Below common idle timeouts of proxies.
@@ -59,6 +62,8 @@ LOW_WATER_PAGES = 2
 # Named in a lease request; the server reads 1 MiB of it.
 MAX_HOLDS = 50_000
 MAX_NAMED = 5_000
+# The server takes no more.
+MAX_ROOM = 2**50
 
 log = structlog.get_logger("workers")
 
@@ -87,6 +92,8 @@ class Worker:
             client,
             metrics,
             leases=lambda: list(self._jobs),
+            epoch=self._epoch,
+            told=self._told,
             lost=self._lost,
             gone=self._gone,
             failed=self._fail,
@@ -118,6 +125,17 @@ class Worker:
             holdings=self._holdings,
             metrics=metrics,
         )
+        self._shares = Shares(
+            reactor,
+            client,
+            self._session,
+            self._fetcher,
+            self._holdings,
+            former=Former(reactor, settings.cache_dir),
+            metrics=metrics,
+            room=self._room,
+            is_busy=lambda: bool(self._jobs) or self.evaluator.backlog > 0,
+        )
         self._interruptible: Deferred[Any] | None = None
         self._error: Exception | None = None
 
@@ -141,6 +159,8 @@ class Worker:
             await self._drain()
         finally:
             self._session.end_heartbeat()
+            self._shares.end()
+            await self._shares.left()
             if self.flusher is not None:
                 self.flusher.stop()
             if self.tier is not None:
@@ -155,6 +175,7 @@ class Worker:
         if not self._session.is_stopping:
             log.info("draining", action="draining", leases=len(self._jobs))
         self._session.is_stopping = True
+        self._shares.leave()
         running = [job for job in self._jobs.all() if not self._completer.has(job)]
         for number, job in enumerate(running):
             if number or not job.pages:
@@ -180,6 +201,7 @@ class Worker:
         if answer.evaluation_seconds is not None:
             # A server that was started anew may allow another time.
             self.evaluator.evaluation_seconds = answer.evaluation_seconds
+        self._shares.told(answer.epoch)
         self._metrics.leases.inc(len(answer.leases))
         if answer.leases and answer.incarnation != registered.incarnation:
             raise WorkerGone("a lease of another incarnation")
@@ -218,7 +240,7 @@ class Worker:
 
     def _wanted(
         self, registered: Registered
-    ) -> tuple[int, list[int], list[str] | None, Pace, bool | UnsetType]:
+    ) -> tuple[int, list[int], list[str] | None, Pace, bool | UnsetType, int | UnsetType]:
         """What a request for leases says, beside the worker."""
         return (
             self._settings.max_partitions,
@@ -226,7 +248,23 @@ class Worker:
             list(self._jobs) if len(self._jobs) <= MAX_NAMED else None,
             self.evaluator.pace,
             True if registered.protocol >= SETS_SINCE else UNSET,
+            self._epoch(),
         )
+
+    def _epoch(self) -> int | UnsetType:
+        """The share's that is known, where the server speaks of any."""
+        registered = self._session.registered
+        speaks = registered is not None and registered.protocol >= SHARES_SINCE
+        return self._shares.epoch if speaks else UNSET
+
+    def _told(self, epoch: int | UnsetType) -> None:
+        self._shares.told(epoch)
+
+    def _room(self) -> int:
+        """The bytes that the worker can hold."""
+        has_cache = self.tier is not None and self.tier.upkeep.is_on
+        on_disk = self._settings.cache_bytes if has_cache else 0
+        return min(MAX_ROOM, max(on_disk, self._settings.store_bytes))
 
     def _unwanted(self, answer: LeaseAnswer) -> None:
         """They came when nobody waited for them any more: the worker stops, or registers anew."""
@@ -241,6 +279,7 @@ class Worker:
             self._completer.keep(registered.incarnation)
         self.evaluator.evaluation_seconds = registered.evaluation_seconds
         self._completer.worker = registered.worker
+        self._shares.begin(registered)
         return registered
 
     # -- fetching --------------------------------------------------------------------------------
@@ -292,6 +331,7 @@ class Worker:
         next registration says."""
         log.warning("the server forgot this worker", action="worker_gone")
         self._session.registered = None
+        self._shares.end()
         for job in self._jobs.all():
             self._jobs.abandon(job, "", give_back=False)
         self._interrupt()

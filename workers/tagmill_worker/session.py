@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 import structlog
+from msgspec import UnsetType
 from twisted.internet.defer import CancelledError, Deferred, TimeoutError
 from twisted.internet.task import LoopingCall, deferLater
 
@@ -38,9 +39,10 @@ log = structlog.get_logger("workers")
 
 
 class Session:
-    """`leases` answers those that are held, for the heartbeat; `lost` is called with those that the
-    server says are lost, `gone` when it has forgotten this worker, and `failed` when it does not
-    let it in. `is_stopping`: nobody waits for answers any more.
+    """`leases` answers those that are held, for the heartbeat, and `epoch` that of the share that
+    is known. `told` is called with another epoch, `lost` with the leases that the server says are
+    lost, `gone` when it has forgotten this worker, and `failed` when it does not let it in.
+    `is_stopping`: nobody waits for answers any more.
     """
 
     def __init__(
@@ -51,6 +53,8 @@ class Session:
         metrics: Metrics,
         *,
         leases: Callable[[], list[str]],
+        epoch: Callable[[], int | UnsetType],
+        told: Callable[[int | UnsetType], None],
         lost: Callable[[list[str]], None],
         gone: Callable[[], None],
         failed: Callable[[Exception], None],
@@ -62,6 +66,8 @@ class Session:
         self._client = client
         self._metrics = metrics
         self._leases = leases
+        self._epoch = epoch
+        self._told = told
         self._lost = lost
         self._gone = gone
         self._failed = failed
@@ -132,7 +138,7 @@ class Session:
         if registered is None:
             return
         call = Deferred.fromCoroutine(
-            self._client.heartbeat(Heartbeat(registered.worker, self._leases()))
+            self._client.heartbeat(Heartbeat(registered.worker, self._leases(), self._epoch()))
         )
         call.addTimeout(registered.heartbeat_seconds, self._reactor)
         try:
@@ -145,6 +151,7 @@ class Session:
         except (ServerError, TimeoutError, CancelledError) as error:
             log.warning("no heartbeat", action="heartbeat_failed", error=str(error))
         else:
+            self._told(answer.epoch)
             self._lost(answer.lost)
 
 

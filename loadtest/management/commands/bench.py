@@ -23,6 +23,8 @@ from loadtest.benches.polls import PollsBench
 from loadtest.benches.preview import PreviewBench
 from loadtest.benches.rebuild import RebuildCommand
 from loadtest.benches.sweep import SweepBench
+from loadtest.benches.web import WebBench
+from loadtest.chaos.bench import ChaosBench
 from loadtest.report.report import ReportBench
 from loadtest.rig.scratch import scratch_database
 from loadtest.rig.stack import StackError
@@ -38,6 +40,8 @@ BENCHES: tuple[type[Bench], ...] = (
     GrowthBench,
     CalibrateBench,
     CheckBench,
+    ChaosBench,
+    WebBench,
     ReportBench,
 )
 INTERRUPTED = 130  # what a shell says of a process that Ctrl-C ended

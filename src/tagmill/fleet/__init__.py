@@ -4,6 +4,8 @@ It knows no expression. Uploads enter by `tagmill.flows.ingest`, which writes no
 
 - `models`: the tables and their invariants.
 - `clusters`: clusters are found, made and renamed.
+- `at_rest`: how documents are stored: packed with a dictionary, or as XML.
+- `dictionaries`, `packing`: dictionaries are trained, and stored documents packed anew.
 - `documents`, `digests`: what an upload holds, checked before any lock is taken.
 - `partitions`: locked partitions, which hand out slots and raise revs.
 - `batches`: the documents of a partition in pages, for workers.
@@ -13,13 +15,16 @@ It knows no expression. Uploads enter by `tagmill.flows.ingest`, which writes no
 """
 
 __all__ = [
+    "at_rest",
     "batches",
     "clusters",
+    "dictionaries",
     "digests",
     "documents",
     "images",
     "incarnation",
     "models",
+    "packing",
     "partitions",
     "vocabularies",
 ]

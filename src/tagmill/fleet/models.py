@@ -15,6 +15,8 @@ import uuid
 from django.db import models
 from django.db.models.functions import Now
 
+from tagmill.fleet import at_rest
+
 
 class Incarnation(models.Model):
     """Which history of this database the revs belong to: one row (see `fleet.incarnation`).
@@ -144,19 +146,101 @@ class Node(models.Model):
         return self.system_id
 
 
+class DocumentDictionary(models.Model):
+    """What documents of one probe in one cluster have in common, for zstd. Immutable; never deleted
+    while a document names it, which its foreign key holds."""
+
+    # Not a serial: it means the same in every history of the database.
+    id = models.BigIntegerField(primary_key=True, help_text="of `data`, see at_rest.identity")
+    cluster = models.ForeignKey(
+        Cluster, null=True, on_delete=models.SET_NULL, related_name="dictionaries"
+    )
+    probe = models.CharField(max_length=64)
+    version = models.PositiveIntegerField(help_text="1, 2, 3, ...; the highest packs")
+    data = models.BinaryField()
+    ratio = models.FloatField(help_text="packed bytes a byte of XML: what it is measured against")
+    ratio_now = models.FloatField(help_text="the same at the last look")
+    trained_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        db_table = "document_dictionary"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["cluster", "probe", "version"], name="document_dictionary_version"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.cluster_id}/{self.probe}/{self.version}"
+
+
+class DocumentLook(models.Model):
+    """When a cluster's documents were last looked at for dictionaries; how many nodes it had."""
+
+    cluster = models.OneToOneField(
+        Cluster, primary_key=True, on_delete=models.CASCADE, related_name="document_look"
+    )
+    looked_at = models.DateTimeField(db_default=Now())
+    nodes = models.PositiveIntegerField()
+
+    class Meta:
+        db_table = "document_look"
+
+
+class DocumentPacking(models.Model):
+    """How far stored documents are packed anew with the dictionaries of today: one row.
+
+    `node` and `probe` are those of the last document that was seen; no node: nothing is to be done.
+    """
+
+    id = models.SmallIntegerField(primary_key=True, default=1)
+    not_before = models.DateTimeField(
+        db_default=Now(), help_text="no document is packed earlier, nor a dictionary trained"
+    )
+    node = models.BigIntegerField(null=True)
+    probe = models.CharField(max_length=64, db_default="")
+    left = models.BigIntegerField(db_default=0, help_text="documents not seen yet, about")
+    damaged = models.BigIntegerField(db_default=0, help_text="documents that could not be read")
+
+    class Meta:
+        db_table = "document_packing"
+        constraints = [
+            models.CheckConstraint(condition=models.Q(id=1), name="document_packing_is_one")
+        ]
+
+
 class Document(models.Model):
-    """The XML that one probe printed for one node: UTF-8, without an XML declaration."""
+    """The XML that one probe printed for one node: UTF-8, without an XML declaration. It is stored
+    as `fleet.at_rest` says: packed, with the dictionary that it names, or as XML."""
 
     pk = models.CompositePrimaryKey("node_id", "probe")
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="documents")
     probe = models.CharField(max_length=64, help_text="lshw, lldp, ...")
-    xml = models.TextField(help_text="compressed at rest (see migration 0002)")
+    plain = models.TextField(null=True, db_column="xml", help_text="null where it is packed")
+    packed = models.BinaryField(null=True, help_text="by zstd; in the row where it fits")
+    # Nobody asks for the documents of a dictionary but who deletes one.
+    dictionary = models.ForeignKey(
+        DocumentDictionary, null=True, on_delete=models.DO_NOTHING, db_index=False
+    )
     size = models.PositiveIntegerField(help_text="bytes of xml in UTF-8")
     digest = models.BinaryField(max_length=32, help_text="SHA-256 of xml")
     uploaded_at = models.DateTimeField(db_default=Now(), editable=False)
 
     class Meta:
         db_table = "document"
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(plain=None, packed__isnull=False, dictionary__isnull=False)
+                | models.Q(plain__isnull=False, packed=None, dictionary=None),
+                name="document_is_stored_once",
+            )
+        ]
+
+    @property
+    def xml(self) -> str:
+        """Raises DocumentDamaged."""
+        packed = None if self.packed is None else bytes(self.packed)
+        return at_rest.unpack(at_rest.AtRest(self.plain, packed, self.dictionary_id, self.size))
 
 
 class SharedImage(models.Model):

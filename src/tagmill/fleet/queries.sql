@@ -5,6 +5,7 @@
 -- `found` is the number of nodes looked at: more than are returned when there is a next page.
 -- Relies on: `digest` is empty exactly for nodes without documents and for tombstones; the caller has
 -- read the partition's rev before, so that the page is never older than the rev it is sent with.
+-- Run with `sql.bound`.
 WITH page AS MATERIALIZED (
     SELECT n.id, n.slot, n.rev, n.deleted_at IS NOT NULL AS is_deleted,
            (SELECT coalesce(sum(d.size), 0) FROM document d WHERE d.node_id = n.id) AS bytes
@@ -20,11 +21,208 @@ counted AS (
            count(*) OVER () AS found
     FROM page
 )
-SELECT c.slot, c.rev, c.is_deleted, c.found, d.probe, d.xml
+SELECT c.slot, c.rev, c.is_deleted, c.found, d.probe, d.xml, d.packed, d.dictionary_id, d.size
 FROM counted c
 LEFT JOIN document d ON d.node_id = c.id
 WHERE c.nth = 1 OR (c.nth <= %(max_nodes)s AND c.total <= %(max_bytes)s)
 ORDER BY c.slot, d.probe
+
+
+-- name: current_dictionaries
+-- The dictionaries that pack now. Relies on: nothing; one that is superseded meanwhile still unpacks.
+SELECT DISTINCT ON (cluster_id, probe) cluster_id, probe, id
+FROM document_dictionary
+WHERE cluster_id IS NOT NULL
+ORDER BY cluster_id, probe, version DESC
+
+
+-- name: dictionary
+-- Run it wherever a document names one that this process does not know.
+SELECT data, cluster_id FROM document_dictionary WHERE id = %(id)s
+
+
+-- name: adopt_dictionary
+-- The next version, from which on it packs. Relies on: nobody else trains for the cluster (`claim_look`).
+INSERT INTO document_dictionary (id, cluster_id, probe, version, data, ratio, ratio_now)
+SELECT %(id)s, %(cluster)s, %(probe)s, 1 + coalesce(max(version), 0), %(data)s, %(ratio)s, %(ratio)s
+FROM document_dictionary
+WHERE cluster_id = %(cluster)s AND probe = %(probe)s
+ON CONFLICT (id) DO NOTHING
+
+
+-- name: dictionary_ratio
+-- What it packed to when it was adopted, or when no other did better.
+SELECT ratio FROM document_dictionary WHERE id = %(id)s
+
+
+-- name: note_ratio
+-- How it packs now, and what that is compared with the next time.
+UPDATE document_dictionary SET ratio = %(ratio)s, ratio_now = %(now)s WHERE id = %(id)s
+
+
+-- name: clusters_to_look_at
+-- Clusters that have enough nodes for a dictionary, and were not looked at for `seconds`; or never, or
+-- without a dictionary when they had half of the nodes.
+SELECT p.cluster_id, sum(p.node_count)::int
+FROM partition p
+LEFT JOIN document_look l USING (cluster_id)
+GROUP BY p.cluster_id, l.looked_at, l.nodes
+HAVING sum(p.node_count) >= %(documents)s
+   AND (l.looked_at IS NULL OR l.looked_at <= now() - make_interval(secs => %(seconds)s)
+        OR (2 * l.nodes <= sum(p.node_count)
+            AND NOT EXISTS (SELECT FROM document_dictionary d WHERE d.cluster_id = p.cluster_id)))
+ORDER BY p.cluster_id
+
+
+-- name: claim_look
+-- Whoever gets a row looks at the cluster: nobody else does for `seconds`, unless it grew as
+-- `clusters_to_look_at` says.
+INSERT INTO document_look (cluster_id, nodes, looked_at)
+SELECT id, %(nodes)s, now() FROM cluster WHERE id = %(cluster)s
+ON CONFLICT (cluster_id) DO UPDATE
+SET looked_at = now(), nodes = excluded.nodes
+WHERE document_look.looked_at <= now() - make_interval(secs => %(seconds)s)
+   OR 2 * document_look.nodes <= excluded.nodes
+RETURNING cluster_id
+
+
+-- name: sample_documents
+-- The documents of some nodes of a cluster, as many as `max_bytes` of XML allow. Run with `sql.bound`.
+SELECT probe, xml, packed, dictionary_id, size
+FROM (
+    SELECT d.*, sum(d.size) OVER (ORDER BY d.node_id, d.probe) AS total
+    FROM (
+        SELECT n.id
+        FROM partition p
+        JOIN node n ON n.partition_id = p.id
+        WHERE p.cluster_id = %(cluster)s AND n.digest <> ''
+        ORDER BY random()
+        LIMIT %(nodes)s
+    ) chosen
+    JOIN document d ON d.node_id = chosen.id
+) d
+WHERE total <= %(max_bytes)s
+
+
+-- name: packing_state
+-- Where packing anew stands, and whether it may begin. Made where it is missing (`ensure_packing`).
+SELECT node, probe, "left", damaged, now() >= not_before FROM document_packing
+
+
+-- name: document_figures
+-- What documents take on the disk, with their index and what is out of their rows; how far packing anew came; and how
+-- the dictionaries of today packed at the last look (three arrays, in the same order). No document is read.
+WITH today AS (
+    SELECT DISTINCT ON (c.name, d.probe) c.name, d.probe, d.ratio_now
+    FROM document_dictionary d
+    JOIN cluster c ON c.id = d.cluster_id
+    ORDER BY c.name, d.probe, d.version DESC
+)
+SELECT pg_total_relation_size('document'),
+       coalesce((SELECT "left" FROM document_packing), 0),
+       coalesce((SELECT damaged FROM document_packing), 0),
+       ARRAY(SELECT name::text FROM today ORDER BY name, probe),
+       ARRAY(SELECT probe::text FROM today ORDER BY name, probe),
+       ARRAY(SELECT ratio_now FROM today ORDER BY name, probe)
+
+
+-- name: ensure_packing
+-- The row that says how far packing anew came; tables that were emptied lack it.
+INSERT INTO document_packing (id, not_before) VALUES (1, now()) ON CONFLICT DO NOTHING
+
+
+-- name: begin_packing
+-- All documents are to be seen once more: in `seconds`, when every process has learnt of the new
+-- dictionary; null: at once.
+UPDATE document_packing
+SET node = -1, probe = '', "left" = (SELECT count(*) FROM document), damaged = 0,
+    not_before = CASE WHEN %(seconds)s::int IS NULL THEN now()
+                      ELSE greatest(not_before, now() + make_interval(secs => %(seconds)s)) END
+
+
+-- name: hold_packing
+-- The last document that was seen; no row while somebody else goes on, or nothing is to be done. It waits
+-- for nobody, and so has no place in the order of locks.
+SELECT node, probe FROM document_packing
+WHERE node IS NOT NULL AND now() >= not_before
+FOR UPDATE SKIP LOCKED
+
+
+-- name: next_documents
+-- The documents after one, and the dictionaries with which they would be packed now (null: none).
+-- Run with `sql.bound`.
+SELECT page.node_id, page.probe, page.size, page.dictionary_id, p.cluster_id,
+       (SELECT y.id
+        FROM document_dictionary y
+        WHERE y.cluster_id = p.cluster_id AND y.probe = page.probe
+        ORDER BY y.version DESC
+        LIMIT 1)
+FROM (
+    SELECT d.node_id, d.probe, d.size, d.dictionary_id
+    FROM document d
+    WHERE (d.node_id, d.probe) > (%(node)s, %(probe)s)
+    ORDER BY d.node_id, d.probe
+    LIMIT %(documents)s
+) page
+JOIN node n ON n.id = page.node_id
+JOIN partition p ON p.id = n.partition_id
+ORDER BY page.node_id, page.probe
+
+
+-- name: documents_at_rest
+-- Documents by their keys. Run with `sql.bound`.
+SELECT d.node_id, d.probe, d.xml, d.packed, d.dictionary_id, d.size, d.digest
+FROM unnest(%(nodes)s::bigint[], %(probes)b::text[]) AS wanted (node_id, probe)
+JOIN document d USING (node_id, probe)
+
+
+-- name: repack_documents
+-- Stores the same documents in another form. Who uploads one meanwhile wins: its row is locked, and
+-- skipped here, or has another digest. It waits for no document, so that it can be part of no deadlock.
+-- Run with `sql.run_binary`.
+WITH new AS (
+    SELECT *
+    FROM unnest(
+        %(nodes)s::bigint[], %(probes)b::text[], %(digests)b::bytea[], %(packed)b::bytea[],
+        %(dictionaries)s::bigint[]
+    ) AS new (node_id, probe, digest, packed, dictionary_id)
+),
+held AS MATERIALIZED (
+    SELECT d.node_id, d.probe, new.packed, new.dictionary_id
+    FROM new
+    JOIN document d USING (node_id, probe)
+    WHERE d.digest = new.digest
+    ORDER BY d.node_id, d.probe
+    FOR NO KEY UPDATE OF d SKIP LOCKED
+)
+UPDATE document
+SET xml = NULL, packed = held.packed, dictionary_id = held.dictionary_id
+FROM held
+WHERE document.node_id = held.node_id AND document.probe = held.probe
+
+
+-- name: went_on_packing
+-- Relies on: `hold_packing`, in this transaction. No node: the last document was seen.
+UPDATE document_packing
+SET node = %(node)s, probe = %(probe)s, damaged = damaged + %(damaged)s,
+    "left" = CASE WHEN %(node)s::bigint IS NULL THEN 0 ELSE greatest("left" - %(seen)s, 0) END
+
+
+-- name: forget_dictionaries
+-- Deletes dictionaries that have had a successor for `seconds`, or whose cluster is gone, and that no
+-- document names. Who names one in this moment is refused by its foreign key, and tries again with another.
+DELETE FROM document_dictionary
+WHERE id IN (
+    SELECT d.id
+    FROM document_dictionary d
+    WHERE (d.cluster_id IS NULL
+           OR EXISTS (SELECT FROM document_dictionary later
+                      WHERE later.cluster_id = d.cluster_id AND later.probe = d.probe
+                        AND later.version > d.version
+                        AND later.trained_at < now() - make_interval(secs => %(seconds)s)))
+      AND NOT EXISTS (SELECT FROM document x WHERE x.dictionary_id = d.id)
+    FOR UPDATE SKIP LOCKED
+)
 
 
 -- name: incarnation

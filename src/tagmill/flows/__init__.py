@@ -3,9 +3,19 @@
 - `ingest`, `imports`: uploads, one by one and in bulk.
 - `completions`: results of workers are applied.
 - `clusters`: a cluster is deleted with all that belongs to it.
+- `feed`: what has changed since a cursor, complete and in order.
 - `diagnosis`: what is wrong with the database, for `doctor`.
 - `maintenance`: the periodic tasks.
 - `restoring`: a restore of the database is declared.
 """
 
-__all__ = ["clusters", "completions", "diagnosis", "imports", "ingest", "maintenance", "restoring"]
+__all__ = [
+    "clusters",
+    "completions",
+    "diagnosis",
+    "feed",
+    "imports",
+    "ingest",
+    "maintenance",
+    "restoring",
+]

@@ -7,7 +7,7 @@ nodes with it; an upload that changes nothing takes no lock and raises nothing.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,13 +23,14 @@ from tagmill.errors import (
     PreconditionFailed,
     TagmillError,
 )
-from tagmill.fleet import clusters
+from tagmill.fleet import at_rest, clusters
+from tagmill.fleet.at_rest import AtRest
 from tagmill.fleet.documents import CheckedUpload, Upload, Verdict, check, surely_parsed
 from tagmill.fleet.models import Cluster
 from tagmill.fleet.partitions import ClusterGone, HeldPartitions, reserve
 from tagmill.flows import settling
 from tagmill.flows.settling import Evaluated
-from tagmill.flows.writes import Stored, Writes, check_probes
+from tagmill.flows.writes import DocumentKey, Packed, Stored, Writes, check_probes
 from tagmill.work import policy, queue
 
 __all__ = ["Upload", "Verdict", "delete", "store", "store_checked", "store_requests"]
@@ -173,8 +174,11 @@ def _attempt(work: Any) -> Any:
     for _ in range(ATTEMPTS):
         try:
             return work()
-        except (_Overtaken, settling.Superseded, ClusterGone, IntegrityError):
+        except (_Overtaken, settling.Superseded, ClusterGone):
             continue
+        except IntegrityError:
+            # It may have been a dictionary that is gone.
+            at_rest.forget()
     raise DatabaseUnavailable("too many changes to the same nodes at once: try again")
 
 
@@ -217,9 +221,21 @@ def _try_to_store(
     if changes:
         pairs = [(item.checked, item.node) for item in changes.values()]
         evaluated = settling.evaluate(pairs, requests)
+        packed = _packed(changes.values())
         with transaction.atomic():
-            verdicts.update(_apply(changes, evaluated))
+            verdicts.update(_apply(changes, evaluated, packed))
     return verdicts
+
+
+def _packed(changes: Iterable[_Change]) -> Packed:
+    """The documents that these changes store, packed before any lock is taken."""
+    found: dict[DocumentKey, AtRest] = {}
+    for change in changes:
+        for document in change.checked.changed(_digests(change.node)):
+            key = (change.cluster_id, document.probe, document.digest)
+            if key not in found:
+                found[key] = at_rest.pack(*key[:2], document.xml, document.size)
+    return found
 
 
 def _digests(node: Stored | None) -> Mapping[str, bytes]:
@@ -242,7 +258,9 @@ def _plan(
     return _Change(checked, node, node.cluster_id if node else chosen.only())
 
 
-def _apply(changes: Mapping[int, _Change], evaluated: Evaluated) -> dict[int, Verdict]:
+def _apply(
+    changes: Mapping[int, _Change], evaluated: Evaluated, packed: Packed
+) -> dict[int, Verdict]:
     wanted: dict[int, int] = {}
     for change in changes.values():
         if change.node is None or change.is_move:
@@ -253,7 +271,7 @@ def _apply(changes: Mapping[int, _Change], evaluated: Evaluated) -> dict[int, Ve
     looked_at = [change.node for change in changes.values()]
     system_ids = [change.checked.upload.system_id for change in changes.values()]
     held, nodes = _locked(partitions, system_ids, looked_at)
-    writes = Writes(held)
+    writes = Writes(held, packed)
     found = {
         number: _write(change, nodes.get(change.checked.upload.system_id), held, writes)
         for number, change in changes.items()

@@ -8,6 +8,7 @@ Procrastinate starts each once an interval, however many servers there are.
 | place | 5 s | gives what dead workers owned, and new partitions, to others that live |
 | sweep | 10 s | finds work that the queue forgot, publishes what a crash left behind, forgets
 |         |       | failed attempts that were followed by results |
+| pack | 10 s | trains dictionaries for documents, and packs anew what was stored before them
 | learn | 15 s | leaves vocabularies that lag behind to idle workers |
 | collect | 1 min | ends expired previews, deletes expressions and matches that nothing refers to,
 |         |       | forgets silent workers |
@@ -38,7 +39,7 @@ from tagmill.audit import trail
 from tagmill.config import load
 from tagmill.database import MAINTENANCE_SECONDS
 from tagmill.fleet import images as shared
-from tagmill.fleet import incarnation
+from tagmill.fleet import incarnation, packing
 from tagmill.flows import full_partitions
 from tagmill.locks import Lock
 from tagmill.matches import expression_sets
@@ -104,6 +105,12 @@ def sweep() -> None:
         publishing.publish()
         previews.finish_reached()
         rebuilds.finish_reached()
+
+
+@_periodic("* * * * * 7,17,27,37,47,57")
+def pack() -> int:
+    """How many documents were packed anew."""
+    return packing.run(load().pack_seconds)
 
 
 @_periodic("* * * * * 5,20,35,50")

@@ -162,8 +162,8 @@ WHERE expression.id = named.id
 
 -- name: stored_documents
 -- The documents of the nodes given, as many as `max_bytes` of XML allow. Relies on: nothing; what is made of
--- them is compared with the digests under the lock.
-SELECT node_id, probe, xml, digest
+-- them is compared with the digests under the lock. Run with `sql.bound`.
+SELECT node_id, probe, xml, packed, dictionary_id, size, digest
 FROM (
     SELECT d.*, sum(d.size) OVER (ORDER BY d.node_id, d.probe) AS total
     FROM document d
@@ -205,14 +205,15 @@ WHERE node.id = new.id
 -- Stores documents, in the place of those with the same probe. Relies on: the nodes' partitions are locked,
 -- and no probe of a node is given twice.
 -- Run with `sql.run_binary`.
-INSERT INTO document (node_id, probe, xml, size, digest)
-SELECT node_id, probe, xml, size, digest
+INSERT INTO document (node_id, probe, xml, packed, dictionary_id, size, digest)
+SELECT node_id, probe, xml, packed, dictionary_id, size, digest
 FROM unnest(
-    %(node_ids)s::bigint[], %(probes)b::text[], %(xmls)b::text[], %(sizes)s::int[],
-    %(digests)b::bytea[]
-) AS new (node_id, probe, xml, size, digest)
+    %(node_ids)s::bigint[], %(probes)b::text[], %(xmls)b::text[], %(packed)b::bytea[],
+    %(dictionaries)s::bigint[], %(sizes)s::int[], %(digests)b::bytea[]
+) AS new (node_id, probe, xml, packed, dictionary_id, size, digest)
 ON CONFLICT (node_id, probe) DO UPDATE
-SET xml = excluded.xml, size = excluded.size, digest = excluded.digest, uploaded_at = now()
+SET xml = excluded.xml, packed = excluded.packed, dictionary_id = excluded.dictionary_id,
+    size = excluded.size, digest = excluded.digest, uploaded_at = now()
 
 
 -- name: lock_answered
@@ -300,3 +301,90 @@ LIMIT %(limit)s
 -- name: overdue_leases
 -- Leases that ended so long ago and are still there: nobody runs the periodic tasks.
 SELECT count(*) FROM lease WHERE deadline < now() - make_interval(secs => %(seconds)s)
+
+
+-- name: feed_now
+-- The incarnation (null: not noted yet), which transactions have ended, and the time.
+SELECT (SELECT uuid FROM current_incarnation), pg_current_snapshot()::text, extract(epoch FROM now())::float8
+
+
+-- name: feed_trail
+-- What was written by transactions that had ended at the snapshot `until` and had not at `since`, after a place in the
+-- order of all: (place, time, actor, action of a tag or null, its name, what changed of it, the tags that a match or an
+-- assignment is of, partition, nodes added, nodes removed). Changes of a match that no tag shows have no tags.
+-- Relies on: places are taken under the locks of what is changed, and a snapshot that sees a transaction sees those
+-- that it waited for, so that what follows from something comes after it. What was written in another incarnation
+-- has transactions of another history.
+SELECT trail.*
+FROM (
+    SELECT c.seq, c.at, '' AS actor, NULL AS action, NULL AS name, NULL::jsonb AS changes,
+           ARRAY(SELECT t.name::text FROM tag t WHERE t.expression_id = c.expression_id ORDER BY t.name) AS tags,
+           c.partition_id, c.added, c.removed
+    FROM match_change c
+    WHERE c.txid >= pg_snapshot_xmin(%(since)s::pg_snapshot)
+      AND NOT pg_visible_in_snapshot(c.txid, %(since)s::pg_snapshot)
+      AND pg_visible_in_snapshot(c.txid, %(until)s::pg_snapshot)
+      AND c.seq > %(after)s AND c.at >= (SELECT since FROM incarnation)
+    UNION ALL
+    SELECT c.seq, c.at, c.actor, NULL, NULL, NULL,
+           ARRAY(SELECT t.name::text FROM tag t WHERE t.id = c.tag_id), c.partition_id, c.added, c.removed
+    FROM assignment_change c
+    WHERE c.txid >= pg_snapshot_xmin(%(since)s::pg_snapshot)
+      AND NOT pg_visible_in_snapshot(c.txid, %(since)s::pg_snapshot)
+      AND pg_visible_in_snapshot(c.txid, %(until)s::pg_snapshot)
+      AND c.seq > %(after)s AND c.at >= (SELECT since FROM incarnation)
+    UNION ALL
+    SELECT e.seq, e.at, e.actor, e.action, e.name, e.changes, NULL, NULL, NULL, NULL
+    FROM audit_event e
+    WHERE e.txid >= pg_snapshot_xmin(%(since)s::pg_snapshot)
+      AND NOT pg_visible_in_snapshot(e.txid, %(since)s::pg_snapshot)
+      AND pg_visible_in_snapshot(e.txid, %(until)s::pg_snapshot)
+      AND e.kind = 'tag' AND e.seq > %(after)s AND e.at >= (SELECT since FROM incarnation)
+) trail
+ORDER BY trail.seq
+LIMIT %(most)s
+
+
+-- name: feed_nodes
+-- The nodes that transactions have changed which had not ended at the snapshot `since`, as they are now, after a
+-- (partition, slot), in that order: (partition, slot, system_id, hostname, kind, cluster, rev, when, whether deleted).
+-- A row's xmin says which transaction wrote it; that of a savepoint is above that of its transaction, so that whatever
+-- is not below the oldest that ran then counts: some come twice, none is missed. In a partition the order of revs is
+-- that in which transactions commit: what is new is above the highest rev that is not.
+SELECT n.partition_id, n.slot, n.system_id, n.hostname, n.kind, c.name, n.rev, n.updated_at, n.deleted_at IS NOT NULL
+FROM (SELECT pg_snapshot_xmin(%(since)s::pg_snapshot)::text::bigint AS oldest,
+             pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next) at
+JOIN partition p ON p.id >= %(partition)s
+    AND (at.next >> 32 << 32) + p.xmin::text::bigint
+        - CASE WHEN p.xmin::text::bigint > (at.next & 4294967295) THEN 4294967296 ELSE 0 END >= at.oldest
+JOIN cluster c ON c.id = p.cluster_id
+CROSS JOIN LATERAL (
+    SELECT coalesce((
+        SELECT old.rev
+        FROM node old
+        WHERE old.partition_id = p.id
+          AND (at.next >> 32 << 32) + old.xmin::text::bigint
+              - CASE WHEN old.xmin::text::bigint > (at.next & 4294967295) THEN 4294967296 ELSE 0 END < at.oldest
+        ORDER BY old.rev DESC
+        LIMIT 1
+    ), -1) AS rev
+) known
+JOIN node n ON n.partition_id = p.id AND n.rev > known.rev
+WHERE (n.partition_id, n.slot) > (%(partition)s, %(slot)s)
+ORDER BY n.partition_id, n.slot
+LIMIT %(most)s
+
+
+-- name: feed_rebuilds
+-- The rebuilds that were begun or have ended since, as `feed_nodes` says it: (id, uuid, state, reason, who asked,
+-- when, when it ended, how many tags).
+SELECT r.id, r.uuid, r.state, r.reason, u.username, r.requested_at, r.finished_at,
+       (SELECT count(*) FROM rebuild_tag rt WHERE rt.rebuild_id = r.id)
+FROM (SELECT pg_snapshot_xmin(%(since)s::pg_snapshot)::text::bigint AS oldest,
+             pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next) at
+JOIN rebuild r ON r.id > %(after)s
+    AND (at.next >> 32 << 32) + r.xmin::text::bigint
+        - CASE WHEN r.xmin::text::bigint > (at.next & 4294967295) THEN 4294967296 ELSE 0 END >= at.oldest
+LEFT JOIN auth_user u ON u.id = r.requested_by_id
+ORDER BY r.id
+LIMIT %(most)s

@@ -8,12 +8,17 @@ matches are behind) is stale, and is left to the workers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import structlog
+
 from tagmill import sql
 from tagmill.config import load
+from tagmill.errors import DocumentDamaged
+from tagmill.fleet import at_rest
+from tagmill.fleet.at_rest import AtRest
 from tagmill.fleet.documents import CheckedUpload
 from tagmill.fleet.partitions import Held, HeldPartitions
 from tagmill.flows.writes import Changed, Stored
@@ -25,6 +30,8 @@ from tagmill.matches.verdicts import ExpressionSet, Verdicts
 from tagmill.tags import rebuilds
 from tagmill_wire import bitmap
 
+log = structlog.get_logger("tagmill.settling")
+
 # More documents than these, which are stored already and belong to the nodes of an upload, are not
 # read again for it.
 MAX_BYTES = 16 * 1024 * 1024
@@ -33,7 +40,7 @@ Digests = Mapping[str, bytes]
 
 
 class _Document(NamedTuple):
-    """One probe of a node, as it is stored."""
+    """One probe of a node."""
 
     node: int
     probe: str
@@ -43,6 +50,16 @@ class _Document(NamedTuple):
 
 class Superseded(Exception):
     """What is live changed since it was asked for last: evaluate again."""
+
+
+class _Row(NamedTuple):
+    node: int
+    probe: str
+    xml: str | None
+    packed: bytes | None
+    dictionary: int | None
+    size: int
+    digest: bytes
 
 
 @dataclass
@@ -77,7 +94,7 @@ def evaluate(
     for checked, node in changes:
         kept = stored.get(node.id, []) if node else []
         texts = {row.probe: row.xml for row in kept if row.probe not in checked.documents}
-        digests = {row.probe: bytes(row.digest) for row in kept if row.probe in texts}
+        digests = {row.probe: row.digest for row in kept if row.probe in texts}
         for probe, document in checked.documents.items():
             if document is not None:
                 texts[probe], digests[probe] = document.xml, document.digest
@@ -97,9 +114,19 @@ def _stored(changes: Sequence[tuple[CheckedUpload, Stored | None]]) -> dict[int,
     found: dict[int, list[_Document]] = {}
     if wanted:
         values = {"nodes": wanted, "max_bytes": MAX_BYTES}
-        for row in sql.named(_Document, __file__, "stored_documents", values):
-            found.setdefault(row.node, []).append(row)
+        for row in sql.bound(_Row, __file__, "stored_documents", values):
+            found.setdefault(row.node, []).extend(_read(row))
     return found
+
+
+def _read(row: _Row) -> Iterator[_Document]:
+    """Nothing for one that is damaged: then the node's digests are others than those that count,
+    and it is left to workers, who report it."""
+    stored = AtRest(row.xml, row.packed, row.dictionary, row.size)
+    try:
+        yield _Document(row.node, row.probe, at_rest.unpack(stored), bytes(row.digest))
+    except DocumentDamaged as error:
+        log.error(error.detail, action="damaged", node=row.node, probe=row.probe)
 
 
 def settle(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tagmill import sql
 from tagmill.errors import Invalid
+from tagmill.fleet import at_rest
+from tagmill.fleet.at_rest import AtRest
 from tagmill.fleet.digests import node_digest
 from tagmill.fleet.documents import MAX_PROBES, CheckedDocument, CheckedUpload
 from tagmill.fleet.partitions import Held, HeldPartitions
@@ -15,6 +17,10 @@ from tagmill.matches import matches
 from tagmill.tags import assignments
 
 KIND = "machine"
+
+# Cluster, probe and digest of a document, and how it is stored there.
+DocumentKey = tuple[int, str, bytes]
+Packed = Mapping[DocumentKey, AtRest]
 
 
 class Changed(NamedTuple):
@@ -86,16 +92,18 @@ def check_probes(checked: CheckedUpload, node: Stored | None) -> None:
 
 
 class Writes:
-    """Relies on: every partition concerned is in `held`. Nothing is written before `flush`."""
+    """Relies on: every partition concerned is in `held`. Nothing is written before `flush`. What is
+    not in `packed` is packed then."""
 
-    def __init__(self, held: HeldPartitions) -> None:
+    def __init__(self, held: HeldPartitions, packed: Packed | None = None) -> None:
         self._held = held
+        self._packed = packed or {}
         self._inserted: list[tuple[Any, ...]] = []
-        self._new: dict[str, CheckedUpload] = {}
+        self._new: dict[str, tuple[CheckedUpload, int]] = {}
         self._moved: list[tuple[Stored, Held, int]] = []
         self._updated: list[tuple[int, str, str, int, bytes]] = []
         self._deleted: list[tuple[int, int]] = []
-        self._documents: list[tuple[int, str, CheckedDocument | None]] = []
+        self._documents: list[tuple[int, int, str, CheckedDocument | None]] = []
         self._unassigned: list[tuple[int, int]] = []
         self._without_documents: list[int] = []
         self.changed: list[Changed] = []
@@ -106,7 +114,7 @@ class Writes:
         self._insert(
             upload.system_id, upload.hostname or "", upload.kind or KIND, partition, digests
         )
-        self._new[upload.system_id] = checked
+        self._new[upload.system_id] = checked, partition.cluster_id
         return partition.rev
 
     def update(self, node: Stored, checked: CheckedUpload) -> int:
@@ -119,7 +127,8 @@ class Writes:
         digest = node_digest(digests)
         self._updated.append((node.id, hostname, kind, partition.rev, digest))
         self._documents += [
-            (node.id, probe, document) for probe, document in checked.documents.items()
+            (node.id, node.cluster_id, probe, document)
+            for probe, document in checked.documents.items()
         ]
         return partition.rev
 
@@ -130,7 +139,7 @@ class Writes:
             node.system_id, *_described(node, checked), partition, node.digests_after(checked)
         )
         self._moved.append((node, partition, slot))
-        self._new[node.system_id] = checked
+        self._new[node.system_id] = checked, partition.cluster_id
         return partition.rev
 
     def delete(self, node: Stored) -> None:
@@ -208,9 +217,9 @@ class Writes:
             ids = dict(sql.rows(__file__, "insert_nodes", columns))
             for old, _, _ in self._moved:
                 sql.run(__file__, "move_documents", {"old": old.id, "new": ids[old.system_id]})
-            for system_id, checked in self._new.items():
+            for system_id, (checked, cluster) in self._new.items():
                 self._documents += [
-                    (ids[system_id], probe, document)
+                    (ids[system_id], cluster, probe, document)
                     for probe, document in checked.documents.items()
                 ]
         if self._updated:
@@ -219,13 +228,16 @@ class Writes:
             sql.run_binary(__file__, "update_nodes", columns)
 
     def _flush_documents(self) -> None:
-        kept = [(node, probe, item) for node, probe, item in self._documents if item]
-        gone = [(node, probe) for node, probe, item in self._documents if item is None]
+        kept = [(node, probe, item) for node, _, probe, item in self._documents if item]
+        gone = [(node, probe) for node, _, probe, item in self._documents if item is None]
         if kept:
+            stored = [self._stored(row[1], row[3]) for row in self._documents if row[3]]
             parameters = {
                 "node_ids": [node for node, _, _ in kept],
                 "probes": [probe for _, probe, _ in kept],
-                "xmls": [item.xml for _, _, item in kept],
+                "xmls": [item.xml for item in stored],
+                "packed": [item.packed for item in stored],
+                "dictionaries": [item.dictionary for item in stored],
                 "sizes": [item.size for _, _, item in kept],
                 "digests": [item.digest for _, _, item in kept],
             }
@@ -233,6 +245,10 @@ class Writes:
         if gone:
             nodes, probes = _columns(gone)
             sql.run(__file__, "delete_documents", {"node_ids": nodes, "probes": probes})
+
+    def _stored(self, cluster: int, item: CheckedDocument) -> AtRest:
+        found = self._packed.get((cluster, item.probe, item.digest))
+        return found or at_rest.pack(cluster, item.probe, item.xml, item.size)
 
 
 def _described(node: Stored, checked: CheckedUpload) -> tuple[str, str]:

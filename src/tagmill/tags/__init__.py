@@ -27,6 +27,7 @@ __all__ = [
     "previews",
     "publishing",
     "rebuilds",
+    "revisions",
     "tags",
     "waiting",
 ]

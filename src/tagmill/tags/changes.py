@@ -93,6 +93,30 @@ def described(rows: Sequence[Stored]) -> list[Change]:
     ]
 
 
+def named(members: Sequence[tuple[int, bytes]]) -> list[list[str]]:
+    """The system_ids of the nodes, live or deleted, in each of these (partition, bitmap). One
+    query."""
+    places = [
+        (partition, slot)
+        for partition, bits in members
+        for slot in bitmap.slots(bitmap.from_bytes(bits))
+    ]
+    values = {
+        "partitions": [partition for partition, _ in places],
+        "slots": [slot for _, slot in places],
+    }
+    rows = sql.rows(__file__, "named_places", values) if places else []
+    names = {(partition, slot): name for partition, slot, name in rows}
+    return [
+        [
+            names[partition, slot]
+            for slot in bitmap.slots(bitmap.from_bytes(bits))
+            if (partition, slot) in names
+        ]
+        for partition, bits in members
+    ]
+
+
 def forget() -> int:
     """Delete changes that are older than they are kept; how many, MAX_DELETED of each at most."""
     values = {"days": load().change_days, "most": MAX_DELETED}

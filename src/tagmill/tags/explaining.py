@@ -90,14 +90,14 @@ def of_tag(name: str, system_id: str) -> NodeExplanation:
 
 
 def of_definition(text: str, namespaces: Mapping[str, str], system_id: str) -> NodeExplanation:
-    """Raises InvalidDefinition, TooLarge, NotFound, TooExpensive, Busy."""
+    """Raises InvalidDefinition, TooLarge, NotFound, DocumentDamaged, TooExpensive, Busy."""
     check(text, namespaces)
     nodes = Node.objects.select_related("partition").filter(deleted_at=None)
     node = None if "\0" in system_id else nodes.filter(system_id=system_id).first()
     if node is None:
         raise NotFound(f"there is no node {system_id!r}")
     stored = _stored(text, namespaces, node)
-    probes = dict(Document.objects.filter(node=node).values_list("probe", "xml"))
+    probes = {item.probe: item.xml for item in Document.objects.filter(node=node)}
     found = _explained(text, namespaces, probes)
     return NodeExplanation(
         node=node,

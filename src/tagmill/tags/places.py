@@ -19,6 +19,8 @@ from tagmill_wire import bitmap
 
 # A place as one number: a slot is below this (config.partition_slots).
 PLACES = 1 << 17
+# What `after` is for the first page.
+BEFORE_ALL = -1
 # Whose bitmaps are read at once; a page of a tag that most nodes carry needs fewer.
 MAX_PARTITIONS = 256
 # Looked up at once, where nodes of a page turn out to be deleted.

@@ -248,6 +248,26 @@ LEFT JOIN effective_match m ON m.partition_id = p.id AND m.expression_id = %(exp
 LEFT JOIN assignment a ON a.partition_id = p.id AND a.tag_id = %(tag)s
 
 
+-- name: nodes_revision
+-- Everything that a list of nodes may show, as texts that change with it: the incarnation of the database
+-- (null: not noted yet), how many of the tags given there are, the partitions, the clusters, and the nodes of
+-- the tags. Run with `sql.bound`.
+-- Relies on: a node changes with its partition's rev; members change with the match's rev or its time; within
+-- an incarnation none of them comes back.
+SELECT (SELECT uuid::text FROM current_incarnation),
+       (SELECT count(*) FROM tag WHERE name = ANY(%(tags)s::text[])),
+       (SELECT md5(string_agg(concat_ws(':', p.id, p.rev), ',' ORDER BY p.id)) FROM partition p),
+       (SELECT md5(string_agg(md5(concat_ws(':', c.id, c.uuid, c.name)), ',' ORDER BY c.id)) FROM cluster c),
+       (SELECT md5(string_agg(concat_ws(':', t.id, t.name, coalesce(t.expression_id, 0), p.id, m.rev,
+                                        extract(epoch FROM m.evaluated_at), md5(a.members)),
+                              ',' ORDER BY t.id, p.id))
+        FROM tag t
+        LEFT JOIN partition p ON true
+        LEFT JOIN effective_match m ON m.partition_id = p.id AND m.expression_id = t.expression_id
+        LEFT JOIN assignment a ON a.partition_id = p.id AND a.tag_id = t.id
+        WHERE t.name = ANY(%(tags)s::text[]))
+
+
 -- name: named_places
 -- The system_ids of the nodes, live or deleted, at these (partition, slot): a slot is never used again.
 SELECT n.partition_id, n.slot, n.system_id

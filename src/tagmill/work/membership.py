@@ -50,6 +50,16 @@ class _Row(NamedTuple):
     is_silent: bool
 
 
+class ShareCount(NamedTuple):
+    """How many partitions a worker is to hold, and how many it is preferred for: fewer while it
+    warms them."""
+
+    cluster: str
+    worker: str
+    owned: int
+    counting: int
+
+
 class _Stored(NamedTuple):
     """A cluster's placement. `silent_seconds`: for how long too many have been silent."""
 
@@ -134,14 +144,9 @@ def refresh() -> bool:
         return _change({})
 
 
-def counts() -> list[tuple[int, int, int, int]]:
-    """(cluster, worker, partitions that it is to hold, those that it is preferred for)."""
-    found: dict[tuple[int, int], list[int]] = defaultdict(lambda: [0, 0])
-    for item in _stored():
-        for kind, workers in enumerate((item.owners, item.counting)):
-            for worker in workers:
-                found[item.cluster, worker][kind] += 1
-    return [(*key, held, counting) for key, (held, counting) in sorted(found.items())]
+def counts() -> list[ShareCount]:
+    """Every worker that owns anything, for metrics."""
+    return sql.named(ShareCount, __file__, "share_counts", {})
 
 
 # -- what is stored --------------------------------------------------------------------------------

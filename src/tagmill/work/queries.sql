@@ -296,6 +296,19 @@ FROM unnest(%(jobs)s::bigint[], %(priorities)s::int[]) AS new (id, priority)
 WHERE procrastinate_jobs.id = new.id
 
 
+-- name: share_counts
+-- (cluster, worker, partitions that it is to hold, those of all that it is preferred for).
+-- Relies on: nothing.
+SELECT c.name, w.uuid::text,
+       count(*) FILTER (WHERE each.owner = w.id), count(*) FILTER (WHERE each.counting = w.id)
+FROM placement p
+JOIN cluster c ON c.id = p.cluster_id
+CROSS JOIN LATERAL unnest(p.owners, p.counting) AS each (owner, counting)
+JOIN worker w ON w.id IN (each.owner, each.counting)
+GROUP BY 1, 2
+ORDER BY 1, 2
+
+
 -- name: waiting_jobs
 -- The partitions given that have a waiting job, which is locked: nobody leases it before this
 -- transaction commits, so a lease always sees what this transaction wrote.

@@ -28,6 +28,8 @@ class Pass:
     seen: int = 0
     unreadable: int = 0
     singly: bool = False
+    is_warming: bool = False
+    """Pages are read without any expression, so that their images are there later."""
     spent: dict[int, float] = field(default_factory=dict)
     deaths: Counter[tuple[int, int]] = field(default_factory=Counter)
 

@@ -262,7 +262,7 @@ class EvaluatorProcess:
                 break
             task = self._backlog.waiting.popleft()
             run = task.left()
-            if not run and task.learn is None:
+            if not run and task.learn is None and not self._warms(task.pass_):
                 task.done.callback(PageAnswer())
                 continue
             if self._open is not task.pass_:
@@ -287,6 +287,9 @@ class EvaluatorProcess:
             self._backlog.sent.append(task)
         self._watchdog.pages_changed()
         self._backlog.wake()
+
+    def _warms(self, pass_: Pass) -> bool:
+        return pass_.is_warming and self._options.evaluator in base.KEEPERS
 
     def _kept_image(self, task: Task, header: dict[str, Any]) -> bytes:
         """Where the child finds the image: in a file that the header names, or in what is

@@ -24,6 +24,7 @@ class NodePage extends Page {
     marks: { state: true },
     isAsking: { state: true },
     isPinned: { state: true },
+    isRead: { state: true },
   };
 
   constructor() {
@@ -44,6 +45,8 @@ class NodePage extends Page {
     this.marks = new Set();
     this.isAsking = false;
     this.isPinned = false;
+    /** Whether the document is here, or known to be none. */
+    this.isRead = false;
   }
 
   togglePin() {
@@ -73,6 +76,7 @@ class NodePage extends Page {
       this.name,
       node.probes.map((/** @type {any} */ probe) => probe.probe),
     );
+    this.isRead = true;
     await this.explain();
   }
 
@@ -142,7 +146,7 @@ class NodePage extends Page {
       ${this.shownProblem()}
       <div class="editor">
         <section class="stack" aria-label="Hardware">
-          <tm-tree .document=${this.document} .marks=${this.marks}></tm-tree>
+          <tm-tree .document=${this.document} .isLoading=${!this.isRead} .marks=${this.marks}></tm-tree>
         </section>
         <section class="stack" aria-label="Tags of the node">${this.carried()}${this.reason()}</section>
       </div>`;

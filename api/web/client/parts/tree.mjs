@@ -13,6 +13,7 @@ const OPEN_DEPTH = 3;
 class Tree extends Part {
   static properties = {
     document: { attribute: false },
+    isLoading: { attribute: false },
     marks: { attribute: false },
     sought: { state: true },
     open: { state: true },
@@ -23,6 +24,7 @@ class Tree extends Part {
     super();
     /** @type {Document | null} */
     this.document = null;
+    this.isLoading = false;
     /** @type {Set<Element>} */
     this.marks = new Set();
     this.sought = "";
@@ -126,6 +128,7 @@ class Tree extends Part {
   }
 
   render() {
+    if (this.isLoading) return html`<p class="quiet empty">Loading ...</p>`;
     if (this.document === null)
       return html`<p class="quiet empty">No document: nothing has been uploaded for this node.</p>`;
     const shown = this.shown();

@@ -1,0 +1,19 @@
+"""The body cache: bodies that many ask for, built once, packed once, kept by revision."""
+
+from api.cache.bodies import Asked, Bodies
+from api.cache.entry import Entry, Name
+from api.cache.keyspaces import Keyspace
+
+__all__ = [
+    "Asked",
+    "Bodies",
+    "Entry",
+    "Keyspace",
+    "Name",
+    "bodies",
+    "controls",
+    "entry",
+    "keyspaces",
+    "reports",
+    "shared",
+]

@@ -1,0 +1,127 @@
+"""Real memcached processes, and a slow way to one of them."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from urllib.parse import unquote
+
+import pytest
+from pymemcache.client.base import Client
+
+from loadtest.rig.stack import end_with_parent, free_port
+
+MISSING = "there is no memcached here: apt-get install memcached"
+START_SECONDS = 10.0
+
+
+class Memcached:
+    """A server of 8 MiB, empty; it can be stopped, frozen and started again at the same port."""
+
+    def __init__(self, *options: str) -> None:
+        if shutil.which("memcached") is None:
+            pytest.skip(MISSING)
+        self._options = options
+        self.port = free_port()
+        self.place = f"127.0.0.1:{self.port}"
+        self._process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    def start(self) -> None:
+        command = ["memcached", "-l", "127.0.0.1", "-p", str(self.port), "-U", "0", "-t", "1"]
+        self._process = subprocess.Popen(
+            [*command, "-m", "8", "-u", "root", *self._options],
+            stderr=subprocess.DEVNULL,
+            preexec_fn=end_with_parent,  # noqa: PLW1509 - it calls the kernel alone
+        )
+        end = time.monotonic() + START_SECONDS
+        while not self._answers():
+            assert time.monotonic() < end, "memcached does not start"
+            time.sleep(0.005)
+
+    def _answers(self) -> bool:
+        with suppress(OSError):
+            socket.create_connection(("127.0.0.1", self.port), 1).close()
+            return True
+        return False
+
+    def contents(self) -> dict[str, bytes]:
+        """All that it has."""
+        with socket.create_connection(("127.0.0.1", self.port), 5) as link, self.client() as client:
+            link.sendall(b"lru_crawler metadump all\r\n")
+            lines = iter(link.makefile().readline, "END\n")
+            keys = [unquote(line.split()[0].removeprefix("key=")) for line in lines]
+            found: dict[str, bytes] = client.get_many(keys)
+            return found
+
+    def restart(self, contents: dict[str, bytes]) -> None:
+        """It comes back with what it had at some time."""
+        self.stop()
+        self.start()
+        with self.client() as client:
+            client.set_many(contents)
+
+    def freeze(self) -> None:
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def _signal(self, number: int) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    @contextmanager
+    def client(self) -> Iterator[Client]:
+        made = Client(("127.0.0.1", self.port), connect_timeout=5, timeout=5)
+        try:
+            yield made
+        finally:
+            made.close()
+
+    def count(self, name: str) -> int:
+        """One of its own counters, as `cmd_get` or `curr_items`."""
+        with self.client() as client:
+            return int(client.stats()[name.encode()])
+
+
+class Relay:
+    """A way to a server that takes so many seconds in each direction."""
+
+    def __init__(self, port: int, seconds: float) -> None:
+        self._target, self._seconds = port, seconds
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.place = f"127.0.0.1:{self._listening.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        self._listening.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = self._listening.accept()
+                near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                far = socket.create_connection(("127.0.0.1", self._target))
+                far.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                for one, other in ((near, far), (far, near)):
+                    threading.Thread(target=self._carry, args=(one, other), daemon=True).start()
+
+    def _carry(self, one: socket.socket, other: socket.socket) -> None:
+        with suppress(OSError):
+            while data := one.recv(1 << 16):
+                time.sleep(self._seconds)
+                other.sendall(data)
+            other.shutdown(socket.SHUT_WR)
