@@ -11,7 +11,7 @@ WORKERS ?= 2
 PARALLEL = --numprocesses=$(WORKERS) --dist=worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test coverage test-without-kernel lint chaos dist release-check deploy-check format clean kernel-test kernel-bench kernel-fuzz differential bounds vendor screenshots race
+.PHONY: help demo install test coverage test-without-kernel lint chaos docs dist release-check deploy-check format clean kernel-test kernel-bench kernel-fuzz differential bounds vendor screenshots race
 
 help: ## Say what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -85,7 +85,7 @@ chaos: $(VENV)/development $(KERNEL) ## Every fault under load, and a soak of an
 	@$(RUN) manage.py bench chaos --json chaos.json $(ARGS)
 
 race: $(VENV)/development ## 100,000 reads of the body cache against writes, its servers frozen, emptied and restarted with old content
-	@TAGMILL_RACE_READS=100000 $(RUN) -m pytest tests/server/test_cache_servers.py -k readers
+	@TAGMILL_RACE_READS=100000 $(RUN) -m pytest tests/server/test_cache_servers.py tests/server/test_shared_bodies.py -k "readers or torn"
 
 dist: $(VENV)/dist ## Wheels of server, worker and kernel, and the kernel's sources, in dist/
 	@rm -rf dist && mkdir dist
@@ -104,6 +104,11 @@ release-check: dist ## The wheels, installed without a compiler: a server and a 
 
 deploy-check: ## Lint and render images, units, chart and alerts in deploy/, as far as their tools are here
 	@PYTHON=$(if $(wildcard $(VENV)/bin/python),$(CURDIR)/$(RUN),$(PYTHON)) deploy/check.sh
+
+docs: $(VENV)/docs ## The documentation as a site of files, in build/site
+	@$(RUN) docs/build_site.py build/docs
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet
+	@echo "build/site/index.html"
 
 format: $(VENV)/development ## Format the code
 	@$(RUN) -m ruff format .
@@ -146,6 +151,11 @@ $(VENV)/kernel: kernel/Cargo.toml kernel/Cargo.lock $(shell find kernel/src -nam
 $(VENV)/dist: requirements-dist.txt | $(VENV)/bin/python
 	@rm -rf $@ && $(PYTHON) -m venv $@
 	@$@/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-dist.txt
+	@touch $@
+
+$(VENV)/docs: requirements-docs.txt $(VENV)/development
+	@echo "Installing requirements-docs.txt into $(VENV) ..."
+	@$(RUN) -m pip install --quiet --disable-pip-version-check -r requirements-docs.txt
 	@touch $@
 
 $(VENV)/development: requirements-dev.txt requirements-bench.txt $(VENV)/runtime

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable
 
+import structlog
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 from tagmill.audit.acting import Actor, acting
 from tagmill.work.models import WorkerToken
+
+REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
 
 class ActingMiddleware:
@@ -20,11 +24,19 @@ class ActingMiddleware:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        request_id = uuid.uuid4().hex
-        with acting(lambda: _actor(request, request_id)):
+        request_id = request_id_of(request.headers.get("X-Request-Id"))
+        with (
+            acting(lambda: _actor(request, request_id)),
+            structlog.contextvars.bound_contextvars(request_id=request_id),
+        ):
             answer = self._get_response(request)
         answer.setdefault("X-Request-Id", request_id)
         return answer
+
+
+def request_id_of(sent: str | None) -> str:
+    """The one that was sent, where it is one, or a new one."""
+    return sent if sent and REQUEST_ID.fullmatch(sent) else uuid.uuid4().hex
 
 
 def _actor(request: HttpRequest, request_id: str) -> Actor:

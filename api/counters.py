@@ -67,7 +67,15 @@ class MinuteThrottle(BaseThrottle, abc.ABC):
         now = self.timer()
         counted, end = count(f"{self.scope} {self.who(request)}", self.seconds, now)
         self._left = max(end - now, 0.0)
-        return counted <= self.limit()
+        most = self.limit()
+        left = max(0, most - counted)
+        # The names and the form of the IETF's draft.
+        limits = {
+            "RateLimit-Policy": f'"{self.scope}";q={most};w={self.seconds}',
+            "RateLimit": f'"{self.scope}";r={left};t={int(self._left) + 1}',
+        }
+        vars(request)["rate_limits"] = limits
+        return counted <= most
 
     def wait(self) -> float:
         return self._left

@@ -54,6 +54,7 @@ def _stored(config: Config, limits: Limits) -> Iterator[Finding]:
         yield _failure("database", said, f"run `{NAME} migrate`")
         return
     yield diagnosis.tasks(limits)
+    yield diagnosis.documents()
     yield from _workers()
     yield _cache(config)
 

@@ -39,6 +39,29 @@ class UserToken(models.Model):
         return Role.parse(self.role)
 
 
+class IdempotentRequest(models.Model):
+    """A POST that was sent with an Idempotency-Key, and its answer; without a status it is under
+    way (`api.idempotency`)."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    key = models.CharField(max_length=255)
+    digest = models.BinaryField(max_length=32, help_text="SHA-256 of the request")
+    status = models.PositiveSmallIntegerField(null=True)
+    body = models.BinaryField(default=b"", help_text="JSON; it holds no secrets")
+    headers = models.JSONField(default=dict)
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        db_table = "idempotent_request"
+        constraints = [
+            models.UniqueConstraint(fields=["user", "key"], name="idempotent_request_key")
+        ]
+        indexes = [models.Index(fields=["created_at"], name="idempotent_request_created")]
+
+    def __str__(self) -> str:
+        return self.key
+
+
 class CacheEntry(models.Model):
     """The table of Django's database cache, as it wants it (`tagmill.shared_cache`). Entries that
     have ended are deleted when there are many (`tagmill.caches.MAX_ENTRIES`)."""

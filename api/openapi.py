@@ -80,6 +80,13 @@ CONDITIONS = [
     OpenApiParameter(name, str, OpenApiParameter.HEADER, description=what)
     for name, what in CONDITION_HEADERS.items()
 ]
+IDEMPOTENCY = OpenApiParameter(
+    "Idempotency-Key",
+    str,
+    OpenApiParameter.HEADER,
+    description="Sent again with the same key within a day, the request is answered as the first"
+    " time, and nothing is done twice.",
+)
 # What headers of answers say.
 HEADERS: Mapping[str, str] = {
     "X-Request-Id": "Of this request: as it was sent, or made here. The log and the audit have it.",
@@ -174,7 +181,12 @@ class Schema(AutoSchema):
         lists = getattr(self.view, "lists", None)
         found = [each.parameter() for each in lists(self.method)] if lists else []
         found += CONDITIONS if self.is_conditional else []
+        found += [IDEMPOTENCY] if self.keeps_answers else []
         return found
+
+    @property
+    def keeps_answers(self) -> bool:
+        return self.method == "POST" and getattr(self.view, "keeps_answers", False)
 
     def get_summary(self) -> str:
         return self._written()[0]
@@ -215,6 +227,8 @@ class Schema(AutoSchema):
             found.add("precondition_failed" if self.is_conditional else "condition_not_supported")
         if untyped._get_request_body():
             found |= {"invalid", "malformed_body", "too_large", "unsupported_media_type"}
+        if self.keeps_answers:
+            found |= {"invalid", "conflict", "key_reused"}
         if view.lists(self.method) if hasattr(view, "lists") else False:
             found.add("invalid")
         if getattr(view, "throttle_classes", ()):

@@ -9,6 +9,7 @@ import orjson
 from rest_framework.parsers import BaseParser
 
 from api.limits import SMALL, BodyLimit
+from api.packing import unpacked
 from api.problems import MalformedBody
 from tagmill.errors import TooLarge
 
@@ -23,7 +24,10 @@ class JSONParser(BaseParser):
         parser_context: Mapping[str, Any] | None = None,
     ) -> Any:
         """Raises MalformedBody and TooLarge."""
-        return decoded(read_bounded(stream, _limit(parser_context)))
+        limit = _limit(parser_context)
+        request = (parser_context or {}).get("request")
+        coding = None if request is None else request.headers.get("Content-Encoding")
+        return decoded(unpacked(read_bounded(stream, limit), coding, limit))
 
 
 class BytesParser(BaseParser):

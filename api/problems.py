@@ -98,7 +98,7 @@ class Internal(TagmillError):
     """The details go to the log under an id, and only the id to the client."""
 
     def __init__(self, error: BaseException | None, path: str = "") -> None:
-        request_id = uuid.uuid4().hex
+        request_id = structlog.contextvars.get_contextvars().get("request_id") or uuid.uuid4().hex
         log.error("request failed", path=path, request_id=request_id, exc_info=error)
         super().__init__(
             "something went wrong in the server: its log says what, under this request_id",

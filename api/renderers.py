@@ -28,13 +28,11 @@ class JSONRenderer(BaseRenderer):
 NDJSON = "application/x-ndjson"
 
 
-class NDJSONRenderer(BaseRenderer):
+class NDJSONRenderer(JSONRenderer):
     """Lets a client ask for all rows in one answer, a line each; the view streams them."""
 
     media_type = NDJSON
     format = "ndjson"
-    charset = None
-    render_style = "binary"
 
     def render(
         self,
@@ -42,7 +40,8 @@ class NDJSONRenderer(BaseRenderer):
         accepted_media_type: str | None = None,
         renderer_context: Mapping[str, Any] | None = None,
     ) -> bytes:
-        return b"" if data is None else dumps(data) + b"\n"
+        found = super().render(data)
+        return found and found + b"\n"
 
 
 class XMLRenderer(BaseRenderer):

@@ -34,12 +34,11 @@ def refuse_conditions(method: str, headers: Container[str], *, understood: bool)
             )
 
 
-def refuse_encoding(coding: str | None) -> None:
-    """Nothing is unpacked here. Raises UnsupportedMedia."""
-    if coding is not None and coding.strip().lower() not in {"", "identity"}:
-        raise UnsupportedMedia(
-            f"Content-Encoding {coding!r} is not understood: send the body as it is"
-        )
+def refuse_encoding(coding: str | None, *understood: str) -> None:
+    """Raises UnsupportedMedia."""
+    if coding is not None and coding.strip().lower() not in {"", "identity", *understood}:
+        named = " or ".join((*understood, "as it is"))
+        raise UnsupportedMedia(f"Content-Encoding {coding!r} is not understood: send it {named}")
 
 
 def refuse_type(content_type: str | None, *wanted: str) -> None:

@@ -136,7 +136,12 @@ class Bodies:
                 self._keep(asked.name, entry)
                 return entry
         self.counts.miss(keyspace)
-        return await self._built(asked, build, threads)
+        try:
+            return await self._built(asked, build, threads)
+        except Exception:
+            if self._shared is not None:
+                threads.call(self._shared.release, asked.name).addErrback(_not_shared)
+            raise
 
     async def _from_servers(self, shared: Shared, asked: Asked, threads: Any) -> Entry | None:
         """What the cache servers have; None where this process is to build it."""

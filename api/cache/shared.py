@@ -65,8 +65,8 @@ class Shared:
         return None, leased is not False
 
     def put(self, name: Name, entry: Entry, asked: Name) -> None:
-        """Store the body. Where it is of a newer revision than was asked for, who waits for that
-        one is let go."""
+        """Store the body, and let go who waits for what was asked for: it may be of a newer
+        revision, and what is stored may be evicted at once."""
         data = sealed(name, entry, self._secret)
         is_left_out = len(data) > self._item_bytes
         if not is_left_out:
@@ -76,8 +76,11 @@ class Shared:
             metrics.CACHE_SERVERS.labels("oversize").inc()
             mark = sealed(name, Entry(b"", LEFT_OUT, 0), self._secret)
             self._call(lambda cache: self._set(cache, name, mark))
-        if name != asked:
-            self._call(lambda cache: cache.delete(_lease(asked)))
+        self.release(asked)
+
+    def release(self, asked: Name) -> None:
+        """Nobody builds it any more: whoever waits for it may."""
+        self._call(lambda cache: cache.delete(_lease(asked)))
 
     def _set(self, cache: Any, name: Name, data: bytes) -> Any:
         try:

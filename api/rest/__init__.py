@@ -15,6 +15,7 @@ __all__ = [
     "previews",
     "rebuilds",
     "root",
+    "samples",
     "schema",
     "tags",
     "tokens",

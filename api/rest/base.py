@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+from http import HTTPStatus
 from typing import Any, ClassVar
 
 from django.http import HttpRequest, HttpResponse, HttpResponseNotModified
@@ -14,15 +15,21 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
 
-from api import pagination
+from api import idempotency, pagination
+from api.idempotency import Replay
 from api.limits import SMALL, BodyLimit
+from api.models import IdempotentRequest
 from api.openapi import Says, Schema
+from api.packing import GZIP
 from api.pagination import KeysetPagination
 from api.rest import filters
 from api.rest.filters import Filter
 from api.roles import Role
 from api.strict import refuse_conditions, refuse_encoding, refuse_unknown
-from tagmill.errors import NotFound
+from tagmill.errors import Invalid, NotFound
+
+# Who was told that something is under way asks again after it.
+RETRY_SECONDS = 1
 
 
 class Strict(serializers.Serializer[Any]):
@@ -89,10 +96,11 @@ class Name(serializers.CharField):
 class Resource(GenericAPIView[Any]):
     """`roles`: the role a method takes, where it is not viewer for reading and operator for the
     rest. `parameters`: the query parameters known, beside those of pages. `body_limit`: of what is
-    sent to it. `max_limit`: of a page. `conditional`: the methods that check If-Match and
-    If-None-Match; elsewhere they are refused. `says`: what OpenAPI says of a method beyond its
-    docstring. Of a list, `filters` are what GET may be asked for, and `orders` the column that
-    pages go by for each `order`; without any it is `keyset`."""
+    sent to it. `conditional`: the methods that check If-Match and If-None-Match; elsewhere they are
+    refused. `keeps_answers`: POST takes an Idempotency-Key; not where the answer has a secret.
+    `says`: what OpenAPI says of a method beyond its docstring. Of a list, `filters` are what GET
+    may be asked for, and `orders` the column that pages go by for each `order`; without any it is
+    `keyset`."""
 
     roles: ClassVar[dict[str, Role]] = {}
     body_limit: ClassVar[BodyLimit] = SMALL
@@ -105,14 +113,42 @@ class Resource(GenericAPIView[Any]):
     pagination_class = KeysetPagination
     schema = Schema()
     has_pages: ClassVar[bool] = False
+    keeps_answers: ClassVar[bool] = True
+    _kept: IdempotentRequest | None = None
     says: ClassVar[dict[str, Says]] = {}
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
         understood = request.method in self.conditional
         refuse_conditions(str(request.method), request.headers, understood=understood)
-        refuse_encoding(request.headers.get("Content-Encoding"))
+        refuse_encoding(request.headers.get("Content-Encoding"), GZIP)
         refuse_unknown(request.query_params, self.known_parameters(request.method), "parameter")
+
+        if request.method == "POST":
+            self._begin(request)
+
+    def _begin(self, request: Request) -> None:
+        """Raises Replay where the answer is there already."""
+        if self.keeps_answers:
+            self._kept = idempotency.begin(request)
+        elif idempotency.HEADER in request.headers:
+            raise Invalid(
+                "the answer has a secret, or is none to keep: send this without an Idempotency-Key",
+                field=idempotency.HEADER,
+            )
+
+    def handle_exception(self, exc: Exception) -> Any:
+        return exc.response if isinstance(exc, Replay) else super().handle_exception(exc)
+
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        answer = super().finalize_response(request, response, *args, **kwargs)
+        if self._kept is not None:
+            idempotency.end(self._kept, answer)
+        if answer.status_code == HTTPStatus.ACCEPTED:
+            answer.setdefault("Retry-After", str(RETRY_SECONDS))
+        for name, value in getattr(request, "rate_limits", {}).items():
+            answer[name] = value
+        return answer
 
     @classmethod
     def lists(cls, method: str | None) -> tuple[Filter, ...]:

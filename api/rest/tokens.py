@@ -53,6 +53,7 @@ class WhoAmI(serializers.Serializer[Any]):
 
 
 class Token(Resource):
+    keeps_answers = False
     says = {
         "POST": Says(errors=("unauthorized",), headers=("RateLimit", "RateLimit-Policy")),
         "DELETE": Says(errors=("invalid",)),
@@ -146,6 +147,7 @@ OF_USERS = (
 
 
 class UserTokens(Resource):
+    keeps_answers = False
     says = {"POST": Says(errors=("too_many_tokens",))}
     roles = ADMIN
     has_pages = True
@@ -174,6 +176,7 @@ def _bodies(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 class OwnTokens(Resource):
+    keeps_answers = False
     says = {"POST": Says(errors=("too_many_tokens",))}
     roles = EVERYBODY
     has_pages = True
@@ -297,6 +300,7 @@ READ = Says(
 
 
 class WorkerTokens(Resource):
+    keeps_answers = False
     says = {"POST": READ}
     roles = ADMIN
     body_limit = limits.LIST

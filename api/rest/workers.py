@@ -130,6 +130,7 @@ def _body(worker: Worker) -> dict[str, Any]:
 class WorkerCall(Resource):
     """One message of the protocol. `request.auth` is the WorkerToken."""
 
+    keeps_answers = False
     authentication_classes = [WorkerTokenAuthentication]
     permission_classes = [IsWorker]
     parser_classes = [MessageParser]

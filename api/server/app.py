@@ -127,6 +127,7 @@ class Server:
             intake=self._intake,
             gate=self._gate,
             slot=None if place is None else place.slot,
+            origins=[each for each in config.cors_origins.split(",") if each],
         )
         self._port: Any = None
         self._gauges: dict[Any, Callable[[], int]] = {
@@ -291,6 +292,9 @@ class Server:
         ]
 
     def _listings(self, django: Any) -> list[Route]:
+        if not self._config.body_cache_bytes and not caches.has_bodies(self._config):
+            # Nothing would be kept: Django answers as it does elsewhere.
+            return []
         return [
             _route(
                 listing.resource,

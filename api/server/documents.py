@@ -6,7 +6,6 @@ else at this address is Django's to answer.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -16,6 +15,8 @@ from api import etags
 from api.encoding import dumps
 from api.etags import Condition
 from api.handlers import NO_SUCH_PAGE
+from api.limits import DOCUMENT
+from api.packing import GZIP, unpacked
 from api.rest.documents import LSHW
 from api.rest.nodes import SETTLED, settled
 from api.server import users
@@ -104,6 +105,7 @@ class Put:
     condition: Condition
     content_type: str | None
     body: bytes
+    coding: str | None
     request_id: str
 
 
@@ -148,13 +150,16 @@ class DocumentResource(Native):
         return Put(
             credentials=credentials,
             form=None if credentials[0] else users.form_of(request),
-            refuse=lambda: refuse_strange(request, PARAMETERS, understands_conditions=True),
+            refuse=lambda: refuse_strange(
+                request, PARAMETERS, understands_conditions=True, codings=(GZIP,)
+            ),
             system_id=self._system_id,
             probe=query.get("probe", [LSHW])[-1],
             condition=etags.condition(request.joined),
             content_type=request.getHeader("content-type"),
             body=body_of(request),
-            request_id=uuid.uuid4().hex,
+            coding=request.getHeader("content-encoding"),
+            request_id=request.request_id,
         )
 
 
@@ -188,8 +193,9 @@ def _upload(asked: Put, user: Any) -> Upload:
     # Without a body, what is wrong is that the document is empty.
     if asked.body:
         refuse_type(asked.content_type, *XML)
+    xml = unpacked(asked.body, asked.coding, DOCUMENT)
     check = asked.condition.of_document(asked.probe)
-    return Upload(asked.system_id, probes={asked.probe: asked.body}, expects=check)
+    return Upload(asked.system_id, probes={asked.probe: xml}, expects=check)
 
 
 def _actor(asked: Sequence[Put], known: Mapping[users.Shown, Any]) -> Actor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import uuid
 from functools import partial
 from typing import Any
 
@@ -77,7 +76,7 @@ class ListingResource(Native):
     def _add_headers(self, request: Request) -> None:
         for name, value in SECURITY.items():
             request.setHeader(name, value)
-        request.setHeader("X-Request-Id", uuid.uuid4().hex)
+        request.setHeader("X-Request-Id", request.request_id)
 
 
 def max_age(header: str) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any, Protocol
@@ -18,6 +18,7 @@ from twisted.web import server
 from twisted.web.resource import IResource
 
 from api import metrics, problems
+from api.acting import request_id_of
 from api.limits import MAX_STRANGERS_BYTES, SMALL, BodyLimit, limit_of
 from api.server.board import Slot
 from api.server.channel import IDLE_SECONDS, Channel
@@ -62,6 +63,18 @@ RESOURCES = frozenset(
 )
 
 
+# What pages of other origins may send, and read of answers.
+METHODS = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
+ALLOWED = (
+    "Authorization, Content-Type, Content-Encoding, Idempotency-Key, If-Match, If-None-Match, "
+    "Last-Event-ID, Prefer, X-Request-Id"
+)
+EXPOSED = (
+    "ETag, Link, Location, Preference-Applied, RateLimit, RateLimit-Policy, Retry-After, "
+    "Tagmill-Settled, X-Request-Id"
+)
+
+
 class Intake(Protocol):
     """Takes a request's body while it arrives, instead of the request itself."""
 
@@ -95,6 +108,7 @@ class Request(server.Request):
     site: Site
     route = "other"
     began = 0.0
+    request_id = ""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -115,6 +129,9 @@ class Request(server.Request):
         )
         self.path = self.uri.partition(b"?")[0]
         self._drop_ambiguous_headers()
+        self.request_id = request_id_of(self.getHeader("x-request-id"))
+        # Django's views and what they log have the same.
+        self.requestHeaders.setRawHeaders(b"x-request-id", [self.request_id.encode()])
         self._limit = self.site.limit(self.path) if length != 0 else SMALL
         self.intake = self.site.intake(self)
         if self.intake is not None:
@@ -182,7 +199,27 @@ class Request(server.Request):
         self.site.in_flight.add(self)
         if self.site.is_draining:
             self.part()
-        super().process()
+        if not self._answers_another_origin():
+            super().process()
+
+    def _answers_another_origin(self) -> bool:
+        """Lets pages of the origins in TAGMILL_CORS_ORIGINS read the answer. Whether that was all
+        that was asked."""
+        origin = self.getHeader("origin")
+        if origin is None or origin not in self.site.origins:
+            return False
+        self.setHeader("Access-Control-Allow-Origin", origin)
+        self.setHeader("Access-Control-Expose-Headers", EXPOSED)
+        self.responseHeaders.addRawHeader(b"Vary", b"Origin")
+        if self.method != b"OPTIONS" or not self.getHeader("access-control-request-method"):
+            return False
+        self.setHeader("Access-Control-Allow-Methods", METHODS)
+        self.setHeader("Access-Control-Allow-Headers", ALLOWED)
+        self.setHeader("Access-Control-Max-Age", "600")
+        self.setHeader("X-Request-Id", self.request_id)
+        self.setResponseCode(204)
+        self.finish()
+        return True
 
     def part(self) -> None:
         """Its answer is the last one on this connection, and says so where it has not begun."""
@@ -197,6 +234,7 @@ class Request(server.Request):
         for name, value in problems.headers(error).items():
             self.setHeader(name, value)
         self.setHeader("Content-Length", str(len(body)))
+        self.setHeader("X-Request-Id", self.request_id)
         if self.body_ended:
             self.write(body)
             self.finish()
@@ -263,6 +301,7 @@ class Site(server.Site):
         intake: Callable[[Request], Intake | None],
         gate: Callable[[Request], Gate],
         slot: Slot | None = None,
+        origins: Collection[str] = (),
     ) -> None:
         # Django parses forms itself.
         super().__init__(
@@ -273,6 +312,7 @@ class Site(server.Site):
         self.intake = intake
         self.gate = gate
         self._caps = caps
+        self.origins = frozenset(origins)
         self._connections: Counter[str] = Counter()
         self._slot = slot
         self._refusal_logged: float | None = None
@@ -404,6 +444,7 @@ class Site(server.Site):
             status=request.code,
             milliseconds=round(seconds * 1000, 1),
             client=request.getClientAddress().host,
+            request_id=request.request_id,
         )
 
 

@@ -28,7 +28,7 @@ from tagmill.work import workers
 from tagmill_wire.images import IMAGE, MEDIA_TYPE, NEWEST, SCHEMA
 from tagmill_wire.messages import TOKEN_SCHEME
 
-PART_BYTES = 512 * 1024
+PART_BYTES = 2 * 1024 * 1024
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 FOUND = {

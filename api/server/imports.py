@@ -18,6 +18,7 @@ from twisted.protocols.basic import FileSender
 from twisted.python.failure import Failure
 
 from api import imports
+from api.packing import GZIP, unpack
 from api.server import users
 from api.server.http import Request, route_of
 from api.server.native import Native, refuse_strange, shown
@@ -109,7 +110,7 @@ class Import:
 
     def _admitted(self, _: None) -> None:
         try:
-            refuse_strange(self._request, frozenset())
+            refuse_strange(self._request, frozenset(), codings=(GZIP,))
             refuse_type(self._request.getHeader("content-type"), NDJSON, BYTES)
         except TagmillError as error:
             self._failed(Failure(error))
@@ -148,8 +149,8 @@ class Import:
         """The lines of the body. One that is too long is cut just above the limit: the importer
         refuses it, and nobody holds it."""
         line = bytearray()
-        while (chunk := self._chunks.get()) is not None:
-            self._reactor.callFromThread(self._consumed, len(chunk))
+        is_packed = (self._request.getHeader("content-encoding") or "").strip().lower() == GZIP
+        for chunk in unpack(self._arriving()) if is_packed else self._arriving():
             *ended, rest = chunk.split(b"\n")
             for part in ended:
                 self._extend(line, part)
@@ -158,6 +159,11 @@ class Import:
             self._extend(line, rest)
         if line and not self._is_lost:
             yield bytes(line)
+
+    def _arriving(self) -> Iterator[bytes]:
+        while (chunk := self._chunks.get()) is not None:
+            self._reactor.callFromThread(self._consumed, len(chunk))
+            yield chunk
 
     def _extend(self, line: bytearray, part: bytes) -> None:
         line += part[: max(0, self._line_bytes + 1 - len(line))]
@@ -200,6 +206,10 @@ class ImportResource(Native):
             return super().render(request)
         request.route = route_of(request.path)
         return self._fallback.render(request)
+
+    def refuse(self, request: Request) -> None:
+        """Raises as `Import` did before."""
+        refuse_strange(request, self.parameters, codings=(GZIP,))
 
     async def answer(self, request: Request) -> None:
         running = request.intake

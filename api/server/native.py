@@ -6,6 +6,7 @@ import abc
 from typing import Any, ClassVar
 from urllib.parse import parse_qs
 
+import structlog
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 from twisted.web.resource import Resource
@@ -29,6 +30,12 @@ class Native(Resource, abc.ABC):
 
     def render(self, request: Request) -> Any:
         method = request.method.decode("ascii", "replace")
+        request.setHeader("X-Request-Id", request.request_id)
+        if method == "OPTIONS":
+            request.setHeader("Allow", ", ".join((*self.methods, "OPTIONS")))
+            request.setResponseCode(204)
+            request.finish()
+            return NOT_DONE_YET
         if method not in self.methods:
             request.fail(problems.MethodNotAllowed(*self.methods))
             return NOT_DONE_YET
@@ -65,11 +72,16 @@ class Native(Resource, abc.ABC):
 
 def shown(error: BaseException | None, request: Request) -> TagmillError:
     """What the client is to know of it. A bug is logged."""
-    return problems.shown(error, request.path.decode("ascii", "replace"))
+    with structlog.contextvars.bound_contextvars(request_id=request.request_id):
+        return problems.shown(error, request.path.decode("ascii", "replace"))
 
 
 def refuse_strange(
-    request: Request, parameters: frozenset[str] | None, *, understands_conditions: bool = False
+    request: Request,
+    parameters: frozenset[str] | None,
+    *,
+    understands_conditions: bool = False,
+    codings: tuple[str, ...] = (),
 ) -> None:
     """Raises UnknownField, ConditionNotSupported, UnsupportedMedia: as Django's views do."""
     if parameters is not None:
@@ -79,7 +91,7 @@ def refuse_strange(
     refuse_conditions(
         request.method.decode("ascii", "replace"), sent, understood=understands_conditions
     )
-    refuse_encoding(request.getHeader("content-encoding"))
+    refuse_encoding(request.getHeader("content-encoding"), *codings)
 
 
 def respond(

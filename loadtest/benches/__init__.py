@@ -1,6 +1,7 @@
 """The subcommands of `manage.py bench`, a module each."""
 
 __all__ = [
+    "cache",
     "calibrate",
     "change",
     "check",
@@ -11,5 +12,6 @@ __all__ = [
     "preview",
     "rebuild",
     "sweep",
+    "tiers",
     "web",
 ]

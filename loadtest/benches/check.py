@@ -22,7 +22,7 @@ from rich.table import Table
 from loadtest.bench import Bench, BenchError, Session, read_json
 from loadtest.planner import costs
 from loadtest.planner.capacity import Deployment, cpu_seconds, predict
-from loadtest.planner.demand import Demand
+from loadtest.planner.demand import Demand, State
 from loadtest.planner.simulation import simulate
 
 # Machines are noisy, and a plan has its reserve: what is worse than this says nothing.
@@ -56,8 +56,9 @@ def compare(unit: costs.Costs, sweep: Mapping[str, Any], seed: int = 1) -> dict[
         raise BenchError(f"the sweep has no point with batches of {unit.batch_nodes} nodes")
     varieties = _varieties(alike, nodes)
     for row in alike:
-        is_cold, size = row["state"] == "cold", row["document_bytes_mean"]
-        demand = Demand(nodes, row["tags"], 1.0, is_cold, size, varieties[row["profile"]])
+        state: State = "cold" if row["state"] == "cold" else "hot"
+        size = row["document_bytes_mean"]
+        demand = Demand(nodes, row["tags"], 1.0, state, size, varieties[row["profile"]])
         _predict(unit, demand, row, cores, seed)
     judged = [
         {"measure": name, "error": row[f"{name}_error"], "at": row["name"]}

@@ -9,7 +9,7 @@ from typing import Any
 from fixtures.generate import ProfileName
 from loadtest.bench import BenchError
 from loadtest.planner.costs import UNITS, units
-from loadtest.planner.demand import Demand
+from loadtest.planner.demand import Demand, State
 from loadtest.planner.fitting import least_squares, relative
 from loadtest.rig.rig import Usage
 
@@ -70,8 +70,8 @@ class Observation:
 
     def counts(self, variety: float) -> dict[str, float]:
         """`waiting` is measured by itself."""
-        is_cold = self.state == "cold"
-        demand = Demand(self.nodes, self.tags, 1.0, is_cold, self.document_bytes, variety)
+        state: State = "cold" if self.state == "cold" else "hot"
+        demand = Demand(self.nodes, self.tags, 1.0, state, self.document_bytes, variety)
         return units(demand, self.partitions, self.leases, 0.0)
 
     def seconds(self, process: str) -> float:

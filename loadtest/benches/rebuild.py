@@ -24,6 +24,7 @@ from loadtest.references.answers import Reference, ask_lxml, mismatches
 from loadtest.references.libxml_postgres import libxml_postgres
 from loadtest.references.xpath_exists import XpathExists
 from loadtest.rig.rig import Rig, Running
+from tagmill.fleet import packing
 from tagmill.tags.models import NodeTag
 from tagmill.work.models import Worker
 from tagmill_expressions import definition
@@ -78,6 +79,8 @@ class RebuildBench:
     def run(self) -> dict[str, Any]:
         self._say(f"generating {self.options.nodes:,} nodes ({self.options.profile})")
         loader.load(self.options.nodes, seed=self.options.seed, profile=self.options.profile)
+        # As servers do in the background.
+        packing.run_all()
         self._say("asking lxml, the reference")
         reference = ask_lxml(self._definitions)
         self._database_arms(reference)

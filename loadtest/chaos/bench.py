@@ -16,7 +16,7 @@ from loadtest.bench import Bench, BenchError, Session, check_sizes, machine, nam
 from loadtest.chaos import checks
 from loadtest.chaos.checks import PROBE_NODE, PROBE_TAG, Usage
 from loadtest.chaos.faults import FAULTS, GENTLE, Fault
-from loadtest.chaos.ledger import Ledger
+from loadtest.chaos.ledger import Ledger, stored_documents
 from loadtest.chaos.site import Site, made, until_ready
 from loadtest.chaos.traffic import EDITED, Traffic
 from loadtest.rig.definitions import definitions
@@ -30,11 +30,6 @@ MAX_MEMORY_RATIO = 1.25
 MAX_MORE_BYTES = 48 << 20
 MAX_MORE_FILES = 32
 WARM_SECONDS = 3.0
-
-_DOCUMENTS = """
-SELECT node.system_id, document.xml
-  FROM node JOIN document ON document.node_id = node.id AND document.probe = 'lshw'
-"""
 
 
 class ChaosBench(Bench):
@@ -111,9 +106,8 @@ class _Run:
         self._site, self._options, self._console = site, options, console
         self._ledger = Ledger()
         until_ready(site)
-        with site.connect() as connection:
-            for system_id, xml in connection.execute(_DOCUMENTS).fetchall():
-                self._ledger.stored(str(system_id), str(xml))
+        for system_id, xml in stored_documents().items():
+            self._ledger.stored(system_id, xml)
         self._traffic = Traffic(site.url, site.token, self._ledger)
         self._define()
 

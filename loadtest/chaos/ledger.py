@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 
 from django.db import connection
 
-_NODES = """
-SELECT node.system_id, document.xml
-  FROM node LEFT JOIN document ON document.node_id = node.id AND document.probe = 'lshw'
- WHERE node.deleted_at IS NULL
-"""
+from loadtest.references import documents
+
+_NODES = "SELECT id, system_id FROM node WHERE deleted_at IS NULL"
 _TAGS = """
 SELECT tag.name, coalesce(pending.text, expression.text)
   FROM tag
@@ -45,15 +43,26 @@ class Ledger:
 
     def lost(self) -> list[str]:
         """What the database has otherwise than its clients were answered."""
+        nodes = stored_documents()
         with connection.cursor() as cursor:
-            cursor.execute(_NODES)
-            nodes = dict(cursor.fetchall())
             cursor.execute(_TAGS)
             tags = dict(cursor.fetchall())
         return [
             *_differences("node", self.documents, nodes),
             *_differences("tag", self.definitions, tags),
         ]
+
+
+def stored_documents() -> dict[str, str]:
+    """The inventory of each node, by its system_id; "" of one that has none."""
+    with connection.cursor() as cursor:
+        cursor.execute(_NODES)
+        names = dict(cursor.fetchall())
+    found = dict.fromkeys(names.values(), "")
+    for node in documents.stream():
+        if node.node_id in names:
+            found[names[node.node_id]] = node.probes.get("lshw", "")
+    return found
 
 
 def _differences(kind: str, told: dict[str, str], found: dict[str, str]) -> list[str]:

@@ -86,18 +86,18 @@ def shared(costs: Costs, demand: Demand, workers: int) -> Shared:
     partitions = costs.partitions(demand)
     if not costs.overlap:
         return sharing.one_by_one(partitions)
-    made = sharing.shared(partitions, workers, is_cold=demand.is_cold, most=most(costs, demand))
+    made = sharing.shared(partitions, workers, is_cold=not demand.is_held, most=most(costs, demand))
     return replace(made, leases=made.leases * parts(costs, demand))
 
 
 def most(costs: Costs, demand: Demand) -> int:
     """The partitions of a lease at most, which is bounded in time."""
-    return sharing.most(*_partition(costs, demand), is_cold=demand.is_cold)
+    return sharing.most(*_partition(costs, demand), is_cold=not demand.is_held)
 
 
 def parts(costs: Costs, demand: Demand) -> int:
     """The leases in which the tags of one partition come."""
-    return sharing.parts(*_partition(costs, demand), is_cold=demand.is_cold)
+    return sharing.parts(*_partition(costs, demand), is_cold=not demand.is_held)
 
 
 def _partition(costs: Costs, demand: Demand) -> tuple[float, int, Speed]:
@@ -106,7 +106,7 @@ def _partition(costs: Costs, demand: Demand) -> tuple[float, int, Speed]:
 
 def worker_speed(costs: Costs, demand: Demand) -> Speed:
     """As a worker measures it."""
-    cold = costs.of("worker", fetch_units(demand.but(is_cold=True), 1))
+    cold = costs.of("worker", fetch_units(demand.but(state="cold"), 1))
     warm = costs.of("worker", node_units(demand, 1))
     return Speed(cold, warm / max(1, demand.tags))
 

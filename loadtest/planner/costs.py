@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from loadtest.bench import BenchError, read_json
-from loadtest.planner.demand import Demand
+from loadtest.planner.demand import STATES, Demand, State
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 DEFAULT = DATA / "costs.json"
@@ -24,6 +24,7 @@ UNITS = (
     *("rebuild", "tag", "lease", "partition", "match", "waiting"),
     *("node", "evaluation", "search", "search_byte", "search_own_byte"),
     *("cold_node", "cold_byte", "cold_own_byte"),
+    *("warm_node", "warm_own_byte", "shared_node", "shared_own_byte"),
 )
 Units = dict[str, float]
 
@@ -75,13 +76,14 @@ def lease_units(partitions: float, waiting: float, leases: float = 1) -> Units:
 
 
 def fetch_units(demand: Demand, nodes: float) -> Units:
-    """The nodes that are sent, if they have to be: their documents' bytes, and of these the node's
-    own, which are what is left when a batch is compressed."""
-    sent = nodes if demand.is_cold else 0
+    """The nodes that are read, if they have to be: as documents, of whose bytes some are the node's
+    own, which are what is left when a batch is compressed; or as images, of which that is left."""
+    own = demand.document_bytes * demand.variety
+    read = {state: nodes if demand.state == state else 0.0 for state in ("cold", "warm", "shared")}
     return {
-        "cold_node": sent,
-        "cold_byte": sent * demand.document_bytes,
-        "cold_own_byte": sent * demand.document_bytes * demand.variety,
+        **{f"{state}_node": count for state, count in read.items()},
+        **{f"{state}_own_byte": count * own for state, count in read.items()},
+        "cold_byte": read["cold"] * demand.document_bytes,
     }
 
 
@@ -112,6 +114,16 @@ class Costs:
     bytes: Mapping[str, float]
     utilisation: Mapping[str, float]
     profiles: Mapping[str, Mapping[str, float]]
+
+    @property
+    def states(self) -> tuple[State, ...]:
+        """Those whose costs are known."""
+        known = {unit for table in self.seconds.values() for unit in table}
+        return tuple(
+            state
+            for state in STATES
+            if state in ("hot", "cold") or known & {f"{state}_node", f"{state}_own_byte"}
+        )
 
     def partitions(self, demand: Demand) -> int:
         return -(-demand.nodes // self.partition_slots)

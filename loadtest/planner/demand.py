@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from loadtest.rig.definitions import searches
 
@@ -11,10 +12,16 @@ from loadtest.rig.definitions import searches
 DOCUMENT_BYTES = 56_100.0
 VARIETY = 0.0356
 
+# Where partitions are: in the workers' memory; in files on their disks, as after a restart; in the
+# store of shared images, for new workers; in the database, as documents.
+State = Literal["hot", "warm", "shared", "cold"]
+STATES: tuple[State, ...] = ("hot", "warm", "shared", "cold")
+HELD = ("hot", "warm")
+
 
 @dataclass(frozen=True)
 class Demand:
-    """`target` in seconds. `is_cold`: the workers hold nothing of the fleet yet.
+    """`target` in seconds. `state`: where the workers have the fleet from.
 
     `document_bytes`: of a node, over all its documents, in the mean. `variety`: the share of these
     bytes that is left when many nodes are compressed together, so what is a node's own.
@@ -26,7 +33,7 @@ class Demand:
     nodes: int
     tags: int
     target: float
-    is_cold: bool = False
+    state: State = "hot"
     document_bytes: float = DOCUMENT_BYTES
     variety: float = VARIETY
     searching: float | None = None
@@ -36,8 +43,13 @@ class Demand:
         """How many tags search."""
         return searches(self.tags) if self.searching is None else self.tags * self.searching
 
-    def but(self, *, is_cold: bool) -> Demand:
-        return replace(self, is_cold=is_cold)
+    @property
+    def is_held(self) -> bool:
+        """Whether the workers say that they hold what they are asked about."""
+        return self.state in HELD
+
+    def but(self, *, state: State) -> Demand:
+        return replace(self, state=state)
 
     def scaled(self, nodes: int, tags: int) -> Demand:
         """The same fleet's documents and kinds of definitions, in other numbers."""

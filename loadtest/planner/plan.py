@@ -20,7 +20,7 @@ from loadtest.planner.capacity import (
     round_seconds,
 )
 from loadtest.planner.costs import Costs
-from loadtest.planner.demand import Demand
+from loadtest.planner.demand import Demand, State
 
 MIB = 1 << 20
 # What a worker may hold is asked for with so much more than is expected: documents grow.
@@ -53,29 +53,24 @@ class Spare:
 @dataclass(frozen=True)
 class CapacityPlan:
     """Sizes in bytes. `is_feasible`: the target is met, if one partition can be done in it.
-    `other`: the same processes where the workers hold nothing yet, or, of a cold plan, all."""
+    `predictions`: the same processes by where the workers have the fleet from, as far as that is
+    known."""
 
     demand: Demand
     partitions: int
     deployment: Deployment
     prediction: Prediction
-    other: Prediction
+    predictions: dict[State, Prediction]
     is_feasible: bool
     cpu_seconds: dict[str, float]
     utilisation: dict[str, float]
     workers_per_api_server: float
     database_bytes: float
-    network_bytes: dict[str, float]
+    network_bytes: dict[State, float]
     worker: Worker
     spare: Spare
     assumptions: list[str]
     formula: list[str]
-
-    @property
-    def predictions(self) -> dict[str, Prediction]:
-        """Both, by the state of the workers."""
-        own, other = ("cold", "warm") if self.demand.is_cold else ("warm", "cold")
-        return {own: self.prediction, other: self.other}
 
 
 def plan(costs: Costs, demand: Demand) -> CapacityPlan:
@@ -89,7 +84,9 @@ def plan(costs: Costs, demand: Demand) -> CapacityPlan:
         partitions=partitions,
         deployment=deployment,
         prediction=prediction,
-        other=predict(costs, demand.but(is_cold=not demand.is_cold), deployment),
+        predictions={
+            state: predict(costs, demand.but(state=state), deployment) for state in costs.states
+        },
         is_feasible=_meets(prediction, demand),
         cpu_seconds=used,
         utilisation={
@@ -101,8 +98,8 @@ def plan(costs: Costs, demand: Demand) -> CapacityPlan:
         database_bytes=demand.nodes * costs.size("database", demand)
         + partitions * demand.tags * costs.bytes.get("database_match", 0.0),
         network_bytes={
-            state: _network(costs, demand.but(is_cold=state == "cold"), deployment.workers)
-            for state in ("cold", "warm")
+            state: _network(costs, demand.but(state=state), deployment.workers)
+            for state in costs.states
         },
         worker=_worker(costs, demand, deployment),
         spare=_spare(costs, demand, deployment),
@@ -171,7 +168,7 @@ def assumptions(costs: Costs, demand: Demand) -> list[str]:
         f"{searches:,} of {demand.tags:,} definitions search each document, as count() does, the "
         f"others look up ({mixture}: --searching SHARE)",
         "one rebuild of all tags, and nothing beside it: no uploads, no previews",
-        f"partitions of {costs.partition_slots:,} nodes, all full; warm: each worker holds all of "
+        f"partitions of {costs.partition_slots:,} nodes, all full; hot: each worker holds all of "
         "its own, which its --image-bytes must allow",
         f"cores as fast as those of the cost file, and not shared: {costs.name}, {costs.evaluator}",
         "workers "

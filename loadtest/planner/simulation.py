@@ -185,7 +185,7 @@ class _Rebuild:
         """Partitions of the next event, and the leases that it stands for; (0, 0) at the end."""
         if not self._left:
             return 0, 0
-        is_cold = self._demand.is_cold
+        is_cold = not self._demand.is_held
         size = sharing.size(self._left, self._workers, is_cold=is_cold, most=self._most)
         # The last are single ones, to end as evenly.
         count = max(1, min(self._step, self._share()) // size)
@@ -194,7 +194,7 @@ class _Rebuild:
 
     def _share(self) -> int:
         """What one worker may take of what is left, by the rule of a single lease."""
-        return self._left // (self._workers * (2 if self._demand.is_cold else 1))
+        return self._left // (self._workers * (1 if self._demand.is_held else 2))
 
     def _take(self) -> int:
         """Partitions of one event; 0 at the end. The last are single ones, to end as evenly."""

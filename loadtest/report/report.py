@@ -41,6 +41,7 @@ TAKEN_WITH = {
     "change": "manage.py bench change",
     "preview": "manage.py bench preview",
     "polls": "manage.py bench polls",
+    "cache": "manage.py bench cache",
     "fleet": "manage.py bench fleet",
     "capacity": "manage.py capacity",
     "check": "manage.py bench capacity",

@@ -16,6 +16,7 @@ SECTIONS: dict[str, Callable[[str, dict[str, Any]], Section]] = {
     "change": serving.change,
     "preview": serving.preview,
     "polls": serving.polls,
+    "cache": serving.cache,
     "fleet": serving.fleet,
     "capacity": planning.capacity,
     "check": planning.check,

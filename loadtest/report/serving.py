@@ -132,3 +132,38 @@ def polls(name: str, result: dict[str, Any]) -> Section:
         [f"{result['burst_leases']} leases at once, ms", f"{result['burst_ms']:.0f}"],
     ]
     return ["<h2>Waiting workers</h2>", *figure(name, chart), table(["", ""], rows)]
+
+
+def cache(name: str, result: dict[str, Any]) -> Section:
+    sizes = result["sizes"]
+    names = list(sizes[0]["arms"])
+
+    def drawn(measure: str) -> str:
+        series = {
+            arm: [(row["nodes"], row["arms"][arm][measure]) for row in sizes] for arm in names
+        }
+        return charts.lines(series, x="nodes of the list", y="ms", log_x=True, log_y=True)
+
+    rows = [
+        [
+            f"{row['nodes']:,}",
+            *(
+                f"{row['arms'][arm]['avg_ms']:.2f} / {row['arms'][arm]['p99_ms']:.2f} / "
+                f"{row['arms'][arm]['cpu_ms']:.2f}"
+                for arm in names
+            ),
+        ]
+        for row in sizes
+    ]
+    ratios = result["ratios"]
+    return [
+        "<h2>Lists out of the body cache</h2>",
+        f"<p>{result['calls']:,} calls by {result['threads']} clients for each list. Out of the "
+        f"cache the longest list comes <b>{ratios['at_3000']:.1f}</b> times as fast, for "
+        f"{ratios['cpu_at_3000']:.1f} times less of the server's CPU; the shortest "
+        f"{ratios['at_10']:.1f} times as fast. Clients that miss at once: "
+        f"{result['builds_for_concurrent_misses']} build. Stale: {result['stale']}.</p>",
+        *figure(f"{name}-latency", drawn("avg_ms")),
+        *figure(f"{name}-cpu", drawn("cpu_ms")),
+        table(["nodes", *(f"{arm}: avg / p99 / CPU ms" for arm in names)], rows),
+    ]

@@ -10,6 +10,8 @@ __all__ = [
     "ingest",
     "postgres",
     "processes",
+    "readers",
+    "relay",
     "rig",
     "scratch",
     "simulated",

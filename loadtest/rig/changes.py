@@ -131,6 +131,14 @@ class Changes:
         crowd.check()
         return Uploads(lasted, [spent * 1000 for spent in crowd.seconds()], sum(settled))
 
+    def series(self, number: int, clients: int) -> Iterator[Target]:
+        """The nodes that this one of so many clients changes, again and again."""
+        return itertools.cycle(self._others[number::clients])
+
+    def send(self, api: Api, target: Target) -> bool:
+        """Other content for the node; whether it is settled."""
+        return _put(api, target, target.altered(next(self._numbers)))
+
     def visible(self, running: Running, seconds: float, rebuilt: Sequence[str] = ()) -> Delays:
         """From the request to the tag that shows it, again and again for `seconds`; with `rebuilt`,
         while these tags are rebuilt again and again. Raises BenchError for what is answered as

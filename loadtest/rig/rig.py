@@ -196,6 +196,10 @@ class Running:
         """So far, by process: `server`, `worker`, and `database` where it is the embedded one."""
         return processes.cpu_seconds(self._roots())
 
+    def sent_bytes(self) -> float:
+        """Bytes of batches that workers were sent so far."""
+        return self._counters().get("batch_bytes", 0.0)
+
     def _roots(self) -> dict[str, int]:
         roots = self.stack.pids()
         postmaster = processes.postmaster()

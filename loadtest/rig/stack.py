@@ -60,9 +60,18 @@ class Stack:
     def start_workers(self, count: int, *options: str, cache: Path | None = None) -> None:
         """`cache`: where each of them has a directory of its own for what it holds."""
         for number in range(1, count + 1):
-            name = f"worker-{number}"
-            kept = () if cache is None else ("--cache-dir", str(cache / name), *CACHE_BYTES)
-            self._spawn(name, "worker", "--server", self.url, "--name", name, *kept, *options)
+            self.start_worker(f"worker-{number}", *options, cache=cache)
+
+    def start_worker(self, name: str, *options: str, cache: Path | None = None) -> None:
+        """One of a name of its own, which begins with `worker-`; `cache` as of `start_workers`."""
+        kept = () if cache is None else ("--cache-dir", str(cache / name), *CACHE_BYTES)
+        self._spawn(name, "worker", "--server", self.url, "--name", name, *kept, *options)
+
+    def end_worker(self, name: str, number: int) -> None:
+        """Send a signal that ends it, and wait for that."""
+        process = self._processes.pop(name)
+        process.send_signal(number)
+        process.wait(STOP_SECONDS)
 
     def stop_workers(self) -> None:
         self._stop([name for name in self._processes if name.startswith("worker-")])

@@ -70,7 +70,7 @@ class Members:
         self._seconds = seconds
         self._look_up = look_up or addresses_of
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock, self._refreshing = threading.Lock(), threading.Lock()
         self._is_looking = False
         self._looked_at = clock()
         self._found: dict[str, tuple[Address, ...]] = {}
@@ -92,6 +92,10 @@ class Members:
 
     def refresh(self) -> None:
         """Look everything up again. A member that stays keeps its connections."""
+        with self._refreshing:
+            self._refresh()
+
+    def _refresh(self) -> None:
         addresses = dict.fromkeys(
             address for item in self._items for address in self._addresses(item)
         )

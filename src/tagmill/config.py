@@ -70,6 +70,10 @@ class Config(BaseSettings):
     csrf_trusted_origins: str = ""
     """Origins (`https://tags.example.com`) that may post to the admin, separated by commas."""
 
+    cors_origins: str = ""
+    """Origins (`https://tags.example.com`) whose pages may call the API with a token, separated by
+    commas. Cookies of a session are never taken from them."""
+
     trusted_proxies: Annotated[int, Field(ge=0, le=16)] = 0
     """Proxies in front, each of which adds to `X-Forwarded-For`. Above 0, `X-Forwarded-Proto` is
     trusted as well, and cookies are sent over TLS alone. 0: no such header is trusted."""

@@ -47,6 +47,7 @@ if extras.has_loadtest():
 MIDDLEWARE = [
     # Around the one that adds a length to everything.
     "api.middleware.describe_no_body",
+    "api.packing.packed",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",

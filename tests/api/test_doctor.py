@@ -16,6 +16,7 @@ from typing import Any
 import psycopg
 import pytest
 from django.db import connection
+from django.db.migrations.loader import MigrationLoader
 
 from api import doctor
 from tagmill.config import Config, load
@@ -56,7 +57,7 @@ def test_a_new_database_has_nothing_wrong_but_what_these_tests_do_without(db: No
     checks = {one.check for one in doctor.examine(load())}
     assert checks == {
         *("settings", "permissions", "disk", "database", "durability", "connections", "locks"),
-        *("bloat", "clock", "rights", "tasks", "workers", "cache"),
+        *("bloat", "clock", "rights", "tasks", "documents", "workers", "cache"),
     }
     for check in (
         "database",
@@ -65,6 +66,7 @@ def test_a_new_database_has_nothing_wrong_but_what_these_tests_do_without(db: No
         "clock",
         "rights",
         "tasks",
+        "documents",
         "workers",
         "cache",
     ):
@@ -168,6 +170,16 @@ def test_leases_that_nobody_takes_back(db: None) -> None:
     assert "1 leases ended long ago" in one.message and "--no-maintenance" in one.todo
 
 
+def test_documents_that_could_not_be_read(db: None) -> None:
+    execute("UPDATE document_packing SET damaged = 2")
+    execute(
+        "INSERT INTO document_packing (id, not_before, damaged) VALUES (1, now(), 2)"
+        " ON CONFLICT DO NOTHING"
+    )
+    (one,) = found("documents")
+    assert "2 documents could not be read" in one.message and "docs/documents.md" in one.todo
+
+
 def test_a_cluster_without_workers_and_definitions_that_failed(db: None) -> None:
     north("n1")
     tags.create("gpu", definition=HAS_GPU)
@@ -239,15 +251,15 @@ def test_a_bad_setting_is_a_finding_and_the_code_is_2() -> None:
 
 
 def test_migrations_that_are_missing(transactional_db: None) -> None:
+    ((_, newest),) = MigrationLoader(connection).graph.leaf_nodes("api")
     with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM django_migrations WHERE name = '0005_signing_key'")
+        cursor.execute("DELETE FROM django_migrations WHERE name = %s", [newest])
     try:
         done = run(DATABASE_URL=database_url())
     finally:
         execute(
-            "INSERT INTO django_migrations (app, name, applied)"
-            " VALUES ('api', '0005_signing_key', now())"
+            "INSERT INTO django_migrations (app, name, applied) VALUES ('api', %s, now())", [newest]
         )
     assert done.returncode == 1
-    assert "1 migrations are missing, api.0005_signing_key" in done.stdout
+    assert f"1 migrations are missing, api.{newest}" in done.stdout
     assert "manage.py migrate" in done.stdout

@@ -20,7 +20,7 @@ DATES = re.compile(rb'"(\d{4}-\d\d-\d\dT[^"]*)"')
 
 
 @pytest.mark.parametrize("path", ["tags/", "clusters/", "previews/", "nodes/"])
-def test_nothing_is_unpacked(admin: APIClient, path: str) -> None:
+def test_what_is_not_gzip_is_not_unpacked(admin: APIClient, path: str) -> None:
     body = gzip.compress(b'{"name": "x"}')
     answer = admin.post(
         f"/api/v1/{path}", body, content_type="application/json", headers={"Content-Encoding": "x"}

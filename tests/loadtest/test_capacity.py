@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -23,9 +24,10 @@ from loadtest.planner.capacity import (
     predict,
     whole,
 )
-from loadtest.planner.demand import DOCUMENT_BYTES, VARIETY, Demand
+from loadtest.planner.demand import DOCUMENT_BYTES, STATES, VARIETY, Demand, State
 from loadtest.planner.plan import plan
 from loadtest.planner.simulation import MAX_PARTITIONS, simulate
+from loadtest.planner.tiers import with_tiers
 from tagmill.fleet import clusters
 from tagmill.fleet.models import Partition
 from tagmill.tags.tags import create as create_tag
@@ -36,7 +38,7 @@ from tests.support.workers import a_worker
 
 # The time in which a cluster of 4,000 nodes was done, at 12 s for 10,000.
 ORIGIN_SECONDS = 12 * 4_000 / 10_000
-HUNDRED_THOUSAND = Demand(100_000, 1, ORIGIN_SECONDS, is_cold=True)
+HUNDRED_THOUSAND = Demand(100_000, 1, ORIGIN_SECONDS, state="cold")
 
 
 # -- the origin's napkin math ----------------------------------------------------------------------
@@ -44,7 +46,7 @@ HUNDRED_THOUSAND = Demand(100_000, 1, ORIGIN_SECONDS, is_cold=True)
 
 def test_a_rebuild_of_the_origin_takes_12_s_of_which_the_database_has_2() -> None:
     origin = replace(costs.load(costs.ORIGIN), partition_slots=10_000)
-    one = Demand(10_000, 1, 12, is_cold=True)
+    one = Demand(10_000, 1, 12, state="cold")
     used = cpu_seconds(origin, one, 1)
     assert sum(used.values()) == pytest.approx(12)
     assert used["database"] == pytest.approx(2)
@@ -72,7 +74,7 @@ def test_the_origins_database_of_100_000_nodes_is_in_the_1_GB_range() -> None:
 def test_three_rebuilds_of_the_origin_at_once_take_less_than_15_s_on_4_cores() -> None:
     # "with a machine with 4 CPUs, I can run 3 rebuilds simultaneously, and they each take <15s"
     origin = replace(costs.load(costs.ORIGIN), partition_slots=10_000)
-    three = Demand(30_000, 1, 15, is_cold=True)
+    three = Demand(30_000, 1, 15, state="cold")
     assert simulate(origin, three, Deployment(3, 1, 4, machine_cores=4)).seconds < 15
 
 
@@ -88,7 +90,7 @@ def test_the_origins_plan_is_slower_than_its_napkin_says_as_workers_queue() -> N
 # -- the formula -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("is_cold", [False, True])
+@pytest.mark.parametrize("state", ["hot", "cold"])
 @pytest.mark.parametrize(
     ("nodes", "tags", "target"),
     [
@@ -101,9 +103,9 @@ def test_the_origins_plan_is_slower_than_its_napkin_says_as_workers_queue() -> N
     ],
 )
 def test_a_plan_meets_its_target_in_the_formula_and_the_simulation(
-    nodes: int, tags: int, target: float, is_cold: bool
+    nodes: int, tags: int, target: float, state: State
 ) -> None:
-    unit, demand = costs.load(), Demand(nodes, tags, target, is_cold)
+    unit, demand = costs.load(), Demand(nodes, tags, target, state)
     made = plan(unit, demand)
     simulated = simulate(unit, demand, made.deployment)
     assert made.is_feasible
@@ -170,7 +172,7 @@ def test_servers_are_whole_and_a_small_excess_adds_none() -> None:
 # -- documents and definitions -----------------------------------------------------------------
 
 
-COLD = Demand(1_000_000, 200, 60, is_cold=True)
+COLD = Demand(1_000_000, 200, 60, state="cold")
 
 
 @pytest.mark.parametrize(
@@ -207,15 +209,14 @@ def test_searching_definitions_are_counted_as_the_benches_have_them() -> None:
     assert Demand(1, 500, 1, searching=0.2).searches == 100
 
 
-@pytest.mark.parametrize("is_cold", [False, True])
-def test_a_plan_tells_warm_from_cold_and_what_is_spare(is_cold: bool) -> None:
-    unit, demand = costs.load(), Demand(1_000_000, 200, 60, is_cold)
+@pytest.mark.parametrize("state", ["hot", "cold"])
+def test_a_plan_tells_hot_from_cold_and_what_is_spare(state: State) -> None:
+    unit, demand = costs.load(), Demand(1_000_000, 200, 60, state)
     made = plan(unit, demand)
-    for state, found in made.predictions.items():
-        alone = predict(unit, demand.but(is_cold=state == "cold"), made.deployment)
-        assert found == alone
-    assert made.predictions["cold"].seconds > made.predictions["warm"].seconds
-    assert made.network_bytes["cold"] > 20 * made.network_bytes["warm"]
+    for other, found in made.predictions.items():
+        assert found == predict(unit, demand.but(state=other), made.deployment)
+    assert made.predictions["cold"].seconds > made.predictions["hot"].seconds
+    assert made.network_bytes["cold"] > 20 * made.network_bytes["hot"]
     most = demand.target * (1 + TOLERANCE)
     for nodes, tags in ((made.spare.nodes, demand.tags), (demand.nodes, made.spare.tags)):
         assert nodes >= demand.nodes
@@ -224,6 +225,82 @@ def test_a_plan_tells_warm_from_cold_and_what_is_spare(is_cold: bool) -> None:
         beyond = demand.scaled(round(nodes * 1.01), round(tags * 1.01) + 1)
         assert predict(unit, beyond, made.deployment).seconds > most
     assert not plan(unit, replace(demand, target=0.001)).spare.nodes
+
+
+# -- tiers -----------------------------------------------------------------------------------------
+
+
+def test_the_nearer_a_tier_is_the_less_a_rebuild_takes() -> None:
+    unit, demand = costs.load(), Demand(1_000_000, 8, 60, "cold")
+    made = plan(unit, demand)
+    used = [cpu_seconds(unit, demand.but(state=state), 4) for state in STATES]
+    assert [sum(each.values()) for each in used] == sorted(sum(each.values()) for each in used)
+    seconds = [made.predictions[state].seconds for state in STATES]
+    assert seconds == sorted(seconds)
+    # What is on a worker's own disk costs the API next to nothing, and the network nothing.
+    hot, warm, shared, cold = (each["api"] for each in used)
+    assert warm - hot < 0.05 * (cold - hot)
+    assert hot < shared < 0.5 * cold
+    assert made.network_bytes["warm"] == made.network_bytes["hot"]
+    assert made.network_bytes["shared"] > made.network_bytes["hot"]
+
+
+@pytest.mark.parametrize("state", ["warm", "shared"])
+def test_the_simulation_agrees_with_the_formula_in_every_tier(state: State) -> None:
+    for nodes, tags, target in ((10_000, 8, 2), (1_000_000, 200, 30)):
+        unit, demand = costs.load(), Demand(nodes, tags, target, state)
+        made = plan(unit, demand)
+        simulated = simulate(unit, demand, made.deployment)
+        assert made.is_feasible
+        assert simulated.seconds == pytest.approx(made.prediction.seconds, rel=MAX_ERROR)
+
+
+def run_of(profile: str, nodes: int, own: float) -> dict[str, Any]:
+    """As `bench tiers` writes it, where a node read takes a worker 10 us and 20 ns an own byte, and
+    twice as much where it is shared, of which the API pays a tenth."""
+
+    def spent(factor: float, api: float) -> dict[str, Any]:
+        worker = nodes * factor * (0.01 + 0.00002 * own)
+        found = {"worker": 7 + worker, "api": 30 + api * worker, "database": 20}
+        return {"cpu_ms": found, "cpu_ms_8_tags": {**found, "database": 19}}
+
+    states = {"hot": spent(0, 0), "warm": spent(1, 0), "shared": spent(2, 0.05)}
+    return {"profile": profile, "nodes": nodes, "states": states}
+
+
+def test_the_costs_of_tiers_are_what_their_bench_measured() -> None:
+    unit = costs.load()
+    bare = replace(unit, seconds={key: _without_tiers(unit, key) for key in unit.seconds})
+    assert bare.states == ("hot", "cold")
+    own = {name: unit.profiles[name]["wire_bytes"] for name in ("lean", "varied")}
+    made = with_tiers(bare, [run_of(name, 5000, own[name]) for name in own])
+    assert made.states == STATES
+    assert made.seconds["worker"]["warm_node"] == pytest.approx(1e-5, rel=0.01)
+    assert made.seconds["worker"]["shared_own_byte"] == pytest.approx(4e-8, rel=0.01)
+    assert made.seconds["api"]["shared_node"] == pytest.approx(1e-6, rel=0.01)
+    assert "warm_node" not in made.seconds["api"]
+    alone = with_tiers(bare, [run_of("lean", 5000, own["lean"])])
+    each = 1e-5 + 2e-8 * own["lean"]
+    assert alone.seconds["worker"]["warm_own_byte"] == pytest.approx(each / own["lean"], rel=0.01)
+    with pytest.raises(BenchError, match="bench tiers"):
+        with_tiers(bare, [{"profile": "lean", "nodes": 1}])
+
+
+def _without_tiers(unit: costs.Costs, process: str) -> dict[str, float]:
+    table = unit.seconds[process]
+    return {key: value for key, value in table.items() if not key.startswith(("warm", "shared"))}
+
+
+def test_the_command_plans_for_each_tier(tmp_path: Path) -> None:
+    file, tiers = tmp_path / "plan.json", tmp_path / "tiers.json"
+    tiers.write_text(json.dumps(run_of("varied", 5000, 2000)))
+    for state in ("warm", "shared", "cold"):
+        call_command("capacity", f"--{state}", "--tiers", str(tiers), "--json", str(file))
+        found = json.loads(file.read_text())
+        assert found["demand"]["state"] == state
+        assert found["seconds"] == found["seconds_by_state"][state]
+    with pytest.raises(CommandError, match="give --tiers FILE"):
+        call_command("capacity", "--warm", "--calibrate", str(costs.ORIGIN))
 
 
 def test_a_worker_is_allowed_what_it_has_to_hold() -> None:
@@ -271,13 +348,13 @@ def test_ten_million_nodes_and_more_are_simulated_in_bounded_time() -> None:
     assert time.process_time() - began < 30
 
 
-@pytest.mark.parametrize("is_cold", [False, True])
+@pytest.mark.parametrize("state", ["hot", "cold"])
 @pytest.mark.parametrize("target", [1.0, 60.0, 86_400.0])
 def test_the_largest_fleet_in_the_smallest_partitions_is_planned_in_bounded_time(
-    is_cold: bool, target: float
+    state: State, target: float
 ) -> None:
     unit = replace(costs.load(), partition_slots=8)
-    demand, began = Demand(MAX_NODES, 10, target, is_cold), time.process_time()
+    demand, began = Demand(MAX_NODES, 10, target, state), time.process_time()
     simulated = simulate(unit, demand, plan(unit, demand).deployment)
     assert simulated.seconds > 0
     assert simulated.partitions_per_event >= MAX_NODES / 8 / MAX_PARTITIONS
@@ -343,12 +420,12 @@ def test_a_slice_of_many_workers_is_like_all_of_them(monkeypatch: pytest.MonkeyP
     assert part.utilisation == pytest.approx(whole.utilisation, rel=0.15)
 
 
-@pytest.mark.parametrize("is_cold", [False, True])
+@pytest.mark.parametrize("state", ["hot", "cold"])
 @pytest.mark.parametrize(("nodes", "most", "each"), [(2_000_000, 500, 4), (10_000_000, 400, 32)])
 def test_coarse_and_fine_simulation_agree(
-    monkeypatch: pytest.MonkeyPatch, nodes: int, most: int, each: int, is_cold: bool
+    monkeypatch: pytest.MonkeyPatch, nodes: int, most: int, each: int, state: State
 ) -> None:
-    unit, demand = costs.load(), Demand(nodes, 50, nodes / 33_000, is_cold)
+    unit, demand = costs.load(), Demand(nodes, 50, nodes / 33_000, state)
     deployment = plan(unit, demand).deployment
     fine = simulate(unit, demand, deployment).seconds
     monkeypatch.setattr("loadtest.planner.simulation.MAX_PARTITIONS", most)
@@ -380,7 +457,7 @@ def test_the_command_writes_the_plan(tmp_path: Path, capsys: pytest.CaptureFixtu
     }
     for name in ("workers", "api_servers", "database_cores", "seconds", "simulated_seconds"):
         assert found[name] > 0
-    assert set(found["seconds_by_state"]) == {"cold", "warm"}
+    assert list(found["seconds_by_state"]) == ["hot", "warm", "shared", "cold"]
     assert found["spare"]["nodes"] >= 1_000_000
     printed = " ".join(capsys.readouterr().out.split())
     for line in (*found["assumptions"], found["worker_flags"]):

@@ -107,7 +107,7 @@ def test_a_wire_that_is_held_is_silent_and_forgets_its_connections(
         assert echoes(after)
 
 
-@pytest.mark.django_db
+@pytest.mark.django_db(transaction=True)
 def test_the_ledger_names_what_the_database_has_otherwise() -> None:
     ledger = Ledger()
     north("a", "b", "c", "d")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from loadtest.bench import BenchError, numbers, percentile
+from loadtest.benches.cache import ratios
 from loadtest.benches.calibrate import CalibrateBench
 from loadtest.benches.check import CheckBench, compare
 from loadtest.benches.growth import exponent
@@ -230,3 +231,15 @@ def test_lists_and_percentiles() -> None:
     assert percentile([], 0.5) == 0
     assert percentile([1, 2, 3, 4], 0.5) == 3
     assert percentile([1, 2, 3, 4], 1.0) == 4
+
+
+def test_the_caches_ratios_are_of_the_shortest_and_the_longest_list() -> None:
+    def row(nodes: int, uncached: float, cached: float) -> dict[str, Any]:
+        arms = {
+            name: {"avg_ms": seconds, "cpu_ms": seconds / 2}
+            for name, seconds in (("uncached", uncached), ("cached", cached))
+        }
+        return {"nodes": nodes, "arms": arms}
+
+    found = ratios([row(10, 4.0, 2.0), row(100, 5.0, 1.0), row(3000, 50.0, 2.0)])
+    assert found == {"at_10": 2.0, "at_3000": 25.0, "cpu_at_3000": 25.0}

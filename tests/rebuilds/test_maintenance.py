@@ -19,7 +19,7 @@ from tagmill.matches.models import Expression, Match, MatchChange
 from tagmill.tags import rebuilds, tags
 from tagmill.tags.models import Rebuild, RebuildTarget
 from tagmill.work import leases, queue
-from tagmill.work.models import Lease
+from tagmill.work.models import Lease, Sample
 from tests.support.fleet import ANY, HAS_GPU, carriers, north, put, tag, the_partition
 from tests.support.sql import execute
 from tests.support.threads import done, in_thread, until
@@ -255,3 +255,27 @@ def test_the_thread_runs_the_tasks_through_an_outage_and_stops_when_told(
         stop.set()
     done(running)
     connection.close()
+
+
+def test_samples_count_what_happened_since_the_one_before(fleet: None) -> None:
+    def later() -> None:
+        execute("UPDATE fleet_sample SET at = at - interval '30 seconds'")
+
+    assert maintenance.sample() == 1
+    # Another server, at the same time.
+    assert maintenance.sample() == 0
+    later()
+    tags.create("any", definition=ANY)
+    put("c", "d")
+    assert maintenance.sample() == 1
+    waiting = Sample.objects.latest("at")
+    assert (waiting.changes, waiting.stale, waiting.jobs, waiting.workers) == (1, 1, 1, 0)
+    later()
+    work(a_worker())
+    assert maintenance.sample() == 1
+    done_ = Sample.objects.latest("at")
+    assert (done_.changes, done_.stale, done_.jobs, done_.workers) == (0, 0, 0, 1)
+    assert done_.verdicts == done_.nodes > 0
+    execute("UPDATE fleet_sample SET at = at - interval '3 hours'")
+    maintenance.sample()
+    assert Sample.objects.count() == 1

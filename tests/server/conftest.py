@@ -15,7 +15,8 @@ from tests.support.servers import server
 def shared_stack(
     django_db_setup: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stack]:
-    yield from server(tmp_path_factory.mktemp("server"))
+    origins = {"TAGMILL_CORS_ORIGINS": "https://other.example.com,https://tags.example.com"}
+    yield from server(tmp_path_factory.mktemp("server"), **origins)
 
 
 @pytest.fixture

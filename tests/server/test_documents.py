@@ -160,7 +160,7 @@ def test_what_is_not_understood_is_refused_and_strangers_learn_nothing_of_it(
     for code, status, query, headers in (
         ("unknown_field", 400, "?prob=lshw", {}),
         ("condition_not_supported", 412, "", {"If_Unmodified_Since": DATE}),
-        ("unsupported_media_type", 415, "", {"Content_Encoding": "gzip"}),
+        ("unsupported_media_type", 415, "", {"Content_Encoding": "br"}),
         ("unsupported_media_type", 415, "", {"Content_Type": "application/json"}),
     ):
         refused(client.put(b"<new/>", query, **headers), status, code)

@@ -54,11 +54,20 @@ class Memcached:
     def contents(self) -> dict[str, bytes]:
         """All that it has."""
         with socket.create_connection(("127.0.0.1", self.port), 5) as link, self.client() as client:
-            link.sendall(b"lru_crawler metadump all\r\n")
-            lines = iter(link.makefile().readline, "END\n")
+            lines = self._dumped(link)
             keys = [unquote(line.split()[0].removeprefix("key=")) for line in lines]
             found: dict[str, bytes] = client.get_many(keys)
             return found
+
+    def _dumped(self, link: socket.socket) -> list[str]:
+        answer = link.makefile()
+        while True:
+            link.sendall(b"lru_crawler metadump all\r\n")
+            first = answer.readline()
+            # Its own crawler is at work at this moment.
+            if not first.startswith("BUSY"):
+                break
+        return [] if first == "END\n" else [first, *iter(answer.readline, "END\n")]
 
     def restart(self, contents: dict[str, bytes]) -> None:
         """It comes back with what it had at some time."""

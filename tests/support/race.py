@@ -10,7 +10,9 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from api.cache.entry import Entry, Name
 from api.cache.shared import Shared
@@ -23,6 +25,8 @@ READERS = 4
 # A hundred of them fill the smaller server, which evicts.
 BODY_BYTES = 20_000
 PATIENCE = 0.05
+# So often a reader looks up who is a member: a server does every few seconds.
+LOOK_AGAIN = 0.01
 
 
 @dataclass
@@ -53,22 +57,67 @@ def body(subject: int, revision: int) -> bytes:
     return f"{subject} {revision}\n".encode() + drawn.randbytes(BODY_BYTES)
 
 
-class Race:
-    """Two hosts, each with a memcached of its own, which is the other's remote one."""
+class Trouble:
+    """What happens to the servers: they are frozen, emptied, and restarted with what they had a
+    while ago; and the list that names them loses one and gets it back."""
 
-    def __init__(self, reads: int, seconds: float) -> None:
+    def __init__(self, servers: Sequence[Memcached], stop: threading.Event, listed: Path) -> None:
+        self._servers = servers
+        self._stop = stop
+        self._listed = listed
+        self._drawn = random.Random(1)
+        self._before: dict[str, bytes] = {}
+        self.count = 0
+
+    def run(self) -> None:
+        while not self._stop.wait(0.05):
+            self._once()
+            self.count += 1
+
+    def _once(self) -> None:
+        server = self._drawn.choice(self._servers)
+        match self._drawn.choice(("freeze", "freeze", "empty", "restart", "leave")):
+            case "freeze":
+                server.freeze()
+                self._stop.wait(2 * PATIENCE)
+                server.thaw()
+            case "empty":
+                with server.client() as client:
+                    client.flush_all()
+            case "restart":
+                old, self._before = self._before, server.contents()
+                server.restart(old)
+            case "leave":
+                others = [other.place for other in self._servers if other is not server]
+                self._listed.write_text("\n".join(others))
+                self._stop.wait(2 * PATIENCE)
+                list_all(self._servers, self._listed)
+
+
+def list_all(servers: Sequence[Memcached], listed: Path) -> None:
+    listed.write_text("\n".join(server.place for server in servers))
+
+
+class Race:
+    """Two hosts, each with a memcached of its own, which is the other's remote one, and a third
+    that comes and goes."""
+
+    def __init__(self, reads: int, seconds: float, listed: Path) -> None:
         self._reads = reads
         self._end = time.monotonic() + seconds
         self._truth = Truth()
         self._stop = threading.Event()
         self._lock = threading.Lock()
-        self._servers = [Memcached(), Memcached("-m", "2")]
+        self._servers = [Memcached(), Memcached("-m", "2"), Memcached()]
+        self._listed = listed
+        list_all(self._servers, listed)
+        self._trouble = Trouble(self._servers, self._stop, listed)
         self.found = Found()
 
     def run(self) -> Found:
         """Until there were so many reads, or the time is over."""
         work = [threading.Thread(target=self._read, args=(number,)) for number in range(READERS)]
-        work += [threading.Thread(target=self._write), threading.Thread(target=self._disturb)]
+        work += [threading.Thread(target=self._write), threading.Thread(target=self._trouble.run)]
         try:
             for thread in work:
                 thread.start()
@@ -78,15 +127,17 @@ class Race:
             self._stop.set()
             for server in self._servers:
                 server.stop()
+        self.found.disturbances = self._trouble.count
         return self.found
 
     def _read(self, number: int) -> None:
         drawn = random.Random(number)
-        places = [server.place for server in self._servers][:: 1 if number % 2 else -1]
-        options = {"members": Members(",".join(places), PATIENCE)}
-        cache = LocalFirstCache("", {"OPTIONS": options})
+        members = Members(f"{self._servers[number % 2].place},file:{self._listed}", PATIENCE)
+        cache = LocalFirstCache("", {"OPTIONS": {"members": members}})
         shared = Shared(1 << 20, b"race", lambda: cache)
         while not self._stop.is_set():
+            if drawn.random() < LOOK_AGAIN:
+                members.refresh()
             subject = drawn.randrange(SUBJECTS)
             revision = self._truth.revision(subject)
             name = Name("tag_nodes", str(subject), "", str(revision))
@@ -114,21 +165,3 @@ class Race:
         while not self._stop.wait(0.002):
             self._truth.write(drawn.randrange(SUBJECTS))
             self.found.writes += 1
-
-    def _disturb(self) -> None:
-        drawn = random.Random(1)
-        before: dict[str, bytes] = {}
-        while not self._stop.wait(0.05):
-            server = drawn.choice(self._servers)
-            match drawn.choice(("freeze", "freeze", "empty", "restart")):
-                case "freeze":
-                    server.freeze()
-                    self._stop.wait(2 * PATIENCE)
-                    server.thaw()
-                case "empty":
-                    with server.client() as client:
-                        client.flush_all()
-                case "restart":
-                    old, before = before, server.contents()
-                    server.restart(old)
-            self.found.disturbances += 1

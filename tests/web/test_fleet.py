@@ -8,6 +8,8 @@ import pytest
 from playwright.sync_api import expect
 
 from tagmill.tags import tags
+from tagmill.work import samples
+from tests.support.sql import execute
 from tests.support.workers import a_worker, work
 from tests.web.conftest import Seat
 
@@ -21,6 +23,21 @@ def test_clusters_and_workers_are_shown(stack: object, sit: Callable[..., Seat])
     expect(page.get_by_text("60 nodes in 1 cluster")).to_be_visible()
     expect(page.get_by_role("list", name="Partitions of site-1")).to_contain_text("up to date")
     expect(page.get_by_role("row").filter(has_text="worker-1").first).to_contain_text("all")
+    seat.is_accessible()
+
+
+def test_the_last_hour_is_drawn(stack: object, sit: Callable[..., Seat]) -> None:
+    seat = sit()
+    page = seat.see("/fleet")
+    expect(page.get_by_text("Charts begin with the second sample")).to_be_visible()
+    for minutes in (3, 2, 1):
+        samples.take()
+        execute("UPDATE fleet_sample SET at = at - interval '1 minute'")
+        tags.create(f"any-{minutes}", definition=f"//node[{minutes}]")
+    page.reload()
+    waiting = page.get_by_role("figure").filter(has_text="Evaluations that wait")
+    expect(waiting.get_by_role("strong")).to_have_text("2")
+    expect(waiting.locator("canvas")).to_be_visible()
     seat.is_accessible()
 
 

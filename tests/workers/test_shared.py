@@ -3,7 +3,11 @@ lost where it is not."""
 
 from __future__ import annotations
 
+import os
 import random
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,15 +17,18 @@ import orjson
 import pytest
 import structlog
 import zstandard
+from twisted.internet.task import deferLater
 from twisted.web.server import NOT_DONE_YET
 
 from tagmill_wire import images
-from tagmill_worker.cache import bundle, files
-from tagmill_worker.errors import AnswerTooLarge, ProtocolError
+from tagmill_worker.cache import bundle, command, files, folders
+from tagmill_worker.cache.flushing import ASKED, Watermarks
+from tagmill_worker.errors import AnswerTooLarge, BadSettings, ProtocolError
 from tagmill_worker.pages import Page
 from tests.workers import mockapi
 from tests.workers.running import polled, run
-from tests.workers.test_cache import PARTITIONS, Life, document, said
+from tests.workers.test_cache import KILLS, PARTITIONS, XPATH, Life, document, idle, said, spawned
+from tests.workers.test_command import MANAGE, ended
 from tests.workers.test_worker import EVALUATORS, VARIABLE, Rig, only_kernel
 
 INCARNATION = "0b2ff9ae-7d5c-4a61-8f32-54fc1ab7a1c5"
@@ -58,6 +65,18 @@ class Site(Life):
 
     def elsewhere(self, name: str = "two") -> None:
         self.directory = self.directory.with_name(name)
+
+    def idle(self) -> Rig:
+        """An API for workers that are processes."""
+        rig = idle(self)
+        rig.api.images = self.images
+        rig.api.registration["incarnation"] = self.incarnation
+        return rig
+
+    def written(self, partition: int) -> int:
+        """What the partition is at on the disk."""
+        chain = folders.find(self.place(partition)).chain
+        return chain[-1].head.rev if chain else 0
 
     async def shared(self) -> None:
         """Until everything is."""
@@ -384,6 +403,210 @@ def test_an_incarnation_that_ended_is_heard_of(site: Site) -> None:
         await rig.stop()
 
     run(story())
+
+
+# -- on the way to others -------------------------------------------------------------------------
+
+
+@with_one
+def test_what_is_refused_is_not_sent_again_and_what_fails_is(site: Site, log: list[Any]) -> None:
+    async def story() -> None:
+        rig = site.start()
+        rig.api.faults["share"].extend(
+            [mockapi.problem(413, "too_large"), mockapi.problem(503, "images_unavailable")]
+        )
+        await site.evaluate()
+        await site.kept()
+        rig.worker.flusher._backoff._first = 0.01
+        rig.worker.flusher.ask()
+        await polled(rig.reactor, lambda: len(site.images) == PARTITIONS - 1)
+        await polled(rig.reactor, rig.worker.flusher.is_done)
+        assert site.dirty() > 0
+        # Until it has changed by more than a little.
+        refused = {1, 2, 3} - {partition for partition, _ in site.images}
+        (key,) = refused
+        site.data[key].put(0, f"<list>{random.Random(5).randbytes(3000).hex()}</list>")
+        await site.evaluate()
+        await polled(rig.reactor, lambda: site.written(key) == site.data[key].rev)
+        rig.worker.flusher.ask()
+        await polled(rig.reactor, lambda: len(site.images) == PARTITIONS and site.dirty() == 0)
+        await rig.stop()
+        assert len(said(log, "flush_refused")) == 1
+        assert len(said(log, "flush_failed")) == 1
+
+    run(story())
+
+
+@with_one
+def test_a_change_is_shared_once_it_is_a_part_of_it(site: Site) -> None:
+    async def story() -> None:
+        rig = site.start()
+        for partition in site.data.values():
+            for slot in range(6):
+                body = random.Random(slot).randbytes(500).hex()
+                partition.put(slot, f"<list><node/><node/>{body}</list>")
+        await site.evaluate()
+        await site.kept()
+        await site.shared()
+        names = {key: name for key, (name, _) in site.images.items()}
+        site.data[1].put(0, "<list/>")
+        await site.evaluate()
+        await polled(rig.reactor, lambda: site.written(1) == site.data[1].rev)
+        await site.shared()
+        assert {key: name for key, (name, _) in site.images.items()} == names
+        site.data[1].put(1, f"<list>{random.Random(9).randbytes(2000).hex()}</list>")
+        await site.evaluate()
+        await polled(rig.reactor, lambda: site.written(1) == site.data[1].rev)
+        await site.shared()
+        await rig.stop()
+        changed = {key for key, (name, _) in site.images.items() if names[key] != name}
+        assert {partition for partition, _ in changed} == {1}
+
+    run(story())
+
+
+@with_one
+def test_four_are_sent_at_a_time_where_much_is_dirty_and_none_where_little(site: Site) -> None:
+    for key in range(4, 8):
+        site.data[key] = mockapi.Partition(key)
+        site.data[key].put(0, "<list/>")
+
+    async def story() -> None:
+        rig = site.start()
+        waiting: list[Any] = []
+
+        def hold(request: Any) -> Any:
+            waiting.append(request)
+            return NOT_DONE_YET
+
+        rig.api.faults["share"].extend([hold] * 20)
+        await site.evaluate()
+        await polled(rig.reactor, lambda: len(site.partitions()) == len(site.data))
+        flusher = rig.worker.flusher
+        flusher.tick()
+        assert waiting == []
+        marks = flusher._watermarks
+        for most, expected in ((site.dirty() * 3, 1), (site.dirty() * 2.2, 4)):
+            flusher._watermarks = type(marks)(most, 0.3, 0.4, 3600)
+            flusher._has_images = False
+            flusher.tick()
+            await polled(rig.reactor, lambda expected=expected: len(waiting) == expected)
+            assert len(flusher._running) == expected
+        # Evaluation goes on, and so does the end.
+        await site.evaluate()
+        await rig.stop()
+        assert site.images == {}
+
+    run(story())
+
+
+def test_the_older_the_dirty_are_the_more_are_sent() -> None:
+    marks = Watermarks(1000, 0.3, 0.4, 60)
+    assert [marks.uploads(size, 0) for size in (0, 299, 300, 399, 400, 1000)] == [0, 0, 1, 1, 4, 4]
+    assert [marks.uploads(0, age) for age in (29, 30, 59, 60)] == [0, 1, 1, 4]
+
+
+@with_one
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (("--cache-dirty-ratio", "0.5"), "must not decrease"),
+        (("--cache-dirty-high-ratio", "0.8"), "must not decrease"),
+        (("--cache-dirty-ratio", "2"), "--cache-dirty-ratio: must be a number from 0.1 to 1"),
+        (("--cache-flush-seconds", "0"), "--cache-flush-seconds: must be a number of seconds from"),
+    ],
+)
+def test_watermarks_that_make_no_sense_are_named(given: tuple[str, str], says: str) -> None:
+    with pytest.raises(BadSettings, match=says):
+        Rig(*given)
+
+
+# -- commands, and as a process --------------------------------------------------------------------
+
+
+def started(rig: Rig, *arguments: str) -> Any:
+    return subprocess.Popen(
+        [sys.executable, str(MANAGE), "worker", "cache", *arguments, "--server", rig.url],
+        env={**os.environ, "TAGMILL_WORKER_TOKEN": mockapi.TOKEN},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+async def command_of(rig: Rig, *arguments: str) -> tuple[int, str]:
+    """The code of `tagmill-worker cache ...`, and what it says."""
+    process = started(rig, *arguments)
+    code = await ended(rig, process)
+    return code, process.stdout.read()
+
+
+@with_one
+def test_flush_and_drain_leave_nothing_dirty_or_say_so(site: Site) -> None:
+    given = ("--cache-dir", str(site.directory))
+
+    async def story() -> None:
+        rig = site.start()
+        await site.evaluate()
+        await site.kept()
+        # Beside the worker, which drain is not for.
+        assert (await command_of(rig, "drain", *given))[0] == command.BAD_SETTINGS
+        assert site.images == {}
+        code, text = await command_of(rig, "flush", *given)
+        assert (code, "nothing is dirty" in text) == (0, True), text
+        assert len(site.images) == PARTITIONS
+        await rig.stop()
+        # By itself: what the worker has not shared.
+        site.images.clear()
+        for path in site.directory.rglob("*.shared"):
+            path.unlink()
+        rig = site.idle()
+        rig.api.faults["share"].extend([mockapi.problem(413, "too_large")])
+        code, text = await command_of(rig, "drain", *given)
+        assert (code, text.count("dirty: ")) == (command.DIRTY, 1), text
+        code, text = await command_of(rig, "drain", *given)
+        assert (code, len(site.images)) == (0, PARTITIONS), text
+        await rig.close()
+
+    run(story())
+
+
+@with_one
+def test_a_worker_that_is_killed_while_it_shares_has_lost_nothing(site: Site) -> None:
+    """SIGKILL while it writes and flushes, documents changing all the while; then what it has on
+    its disk, and what it had shared, is as good as anything."""
+    draw = random.Random(13)
+
+    async def story() -> None:
+        rig = site.idle()
+        for _ in range(KILLS - 2):
+            process = spawned(site, rig)
+            await rig.api.until(lambda: bool(rig.api.parked))
+            await site.evaluate()
+            key = draw.choice(list(site.data))
+            site.data[key].put(draw.randrange(8), draw.choice([document(draw), None]))
+            (site.directory / ASKED).touch()
+            rig.api.enqueue({key: dict.fromkeys(XPATH) for key in site.data})
+            seen = len(rig.api.requests) + draw.randrange(1, 6)
+            await rig.api.until(lambda seen=seen: len(rig.api.requests) >= seen)
+            await deferLater(rig.reactor, draw.uniform(0, 0.05))
+            process.kill()
+            await ended(rig, process)
+            await polled(rig.reactor, lambda: not rig.api.parked)
+            process.stderr.close()
+        # On its own disk, on an empty one with what was shared, and then on that.
+        for name in ("one", "two", "two"):
+            site.elsewhere(name)
+            process = spawned(site, rig)
+            await rig.api.until(lambda: bool(rig.api.parked))
+            await site.evaluate()
+            process.send_signal(signal.SIGTERM)
+            assert await ended(rig, process) == 0
+            assert b"damaged" not in process.stderr.read()
+        await rig.close()
+        assert command.main(["verify", "--cache-dir", str(site.directory)], {}) == 0
+
+    run(story(), seconds=120)
 
 
 # -- by themselves --------------------------------------------------------------------------------

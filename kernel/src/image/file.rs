@@ -32,8 +32,8 @@ const MAX_HEIGHT: u16 = MAX_DEPTH as u16 + 2;
 impl PartitionImage {
     /// What [`PartitionImage::save`] writes.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut body = Vec::new();
         let store = &self.store;
+        let mut body = vec![0; HEADER];
         let (text, ends) = store.strings.parts();
         section(&mut body, text.as_bytes());
         words(&mut body, ends.iter().copied());
@@ -45,8 +45,11 @@ impl PartitionImage {
         );
         words(&mut body, store.edges.iter().copied());
         words(&mut body, self.roots.iter().copied());
-        let digest = blake3::hash(&body);
-        [MAGIC.as_slice(), &SCHEMA.to_le_bytes(), digest.as_bytes(), &body].concat()
+        let digest = blake3::hash(&body[HEADER..]);
+        body[..8].copy_from_slice(MAGIC);
+        body[8..12].copy_from_slice(&SCHEMA.to_le_bytes());
+        body[12..HEADER].copy_from_slice(digest.as_bytes());
+        body
     }
 
     /// Writes the image to a file, completely or not at all.
@@ -97,6 +100,7 @@ impl PartitionImage {
         let elements = as_chunks::<3>(reader.words()?)?;
         let edges = reader.words()?;
         let roots = reader.words()?;
+        store.reserve(names.len(), pairs.len(), elements.len());
         for [uri, prefix, local] in names {
             let name = Name { uri, prefix, local };
             if store.find_name(name).is_some() {
@@ -130,8 +134,13 @@ fn section(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 fn words(out: &mut Vec<u8>, values: impl Iterator<Item = u32>) {
-    let bytes: Vec<u8> = values.flat_map(u32::to_le_bytes).collect();
-    section(out, &bytes);
+    let begin = out.len();
+    out.extend_from_slice(&[0; 8]);
+    for value in values {
+        out.extend_from_slice(&value.to_le_bytes());
+    }
+    let length = (out.len() - begin - 8) as u64;
+    out[begin..begin + 8].copy_from_slice(&length.to_le_bytes());
 }
 
 /// Every number in range, every child an element that comes before its parent, and no more levels

@@ -131,6 +131,23 @@ impl Store {
         }
     }
 
+    /// Makes room for so many rows that are about to be added: tables that grow hash all they have
+    /// again.
+    pub(super) fn reserve(&mut self, names: usize, pairs: usize, elements: usize) {
+        let Store { hasher, .. } = self;
+        let hasher = hasher.clone();
+        self.name_index.reserve(names, |&id| hasher.hash_one(self.names[id as usize]));
+        self.pair_index.reserve(pairs, |&id| hasher.hash_one(self.pairs[id as usize]));
+        // It is empty until all elements are there.
+        debug_assert!(self.element_index.is_empty());
+        self.element_index = HashTable::with_capacity(elements);
+        self.names.reserve(names);
+        self.pairs.reserve(pairs);
+        self.by_pair.reserve(pairs);
+        self.parent_heads.reserve(elements);
+        self.parent_links.reserve(elements);
+    }
+
     /// The strings: parts of names, values of attributes, texts.
     pub fn strings(&self) -> &Strings {
         &self.strings

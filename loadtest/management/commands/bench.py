@@ -13,9 +13,11 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from rich.console import Console
 
 from loadtest.bench import Bench, BenchError, Session, write_json
+from loadtest.benches.cache import CacheBench
 from loadtest.benches.calibrate import CalibrateBench
 from loadtest.benches.change import ChangeBench
 from loadtest.benches.check import CheckBench
+from loadtest.benches.churn import ChurnBench
 from loadtest.benches.evaluate import EvaluateCommand
 from loadtest.benches.fleet import FleetBench
 from loadtest.benches.growth import GrowthBench
@@ -23,6 +25,7 @@ from loadtest.benches.polls import PollsBench
 from loadtest.benches.preview import PreviewBench
 from loadtest.benches.rebuild import RebuildCommand
 from loadtest.benches.sweep import SweepBench
+from loadtest.benches.tiers import TiersBench
 from loadtest.benches.web import WebBench
 from loadtest.chaos.bench import ChaosBench
 from loadtest.report.report import ReportBench
@@ -36,10 +39,13 @@ BENCHES: tuple[type[Bench], ...] = (
     ChangeBench,
     PreviewBench,
     PollsBench,
+    CacheBench,
     SweepBench,
+    TiersBench,
     GrowthBench,
     CalibrateBench,
     CheckBench,
+    ChurnBench,
     ChaosBench,
     WebBench,
     ReportBench,

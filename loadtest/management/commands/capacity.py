@@ -12,17 +12,23 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from rich.console import Console
 from rich.table import Table
 
-from loadtest.bench import BenchError, write_json
+from loadtest.bench import BenchError, read_json, write_json
 from loadtest.planner import costs
 from loadtest.planner.capacity import MAX_NODES, round_seconds
-from loadtest.planner.demand import DOCUMENT_BYTES, VARIETY, Demand
+from loadtest.planner.demand import DOCUMENT_BYTES, VARIETY, Demand, State
 from loadtest.planner.plan import MAX_TAGS, CapacityPlan, plan
 from loadtest.planner.simulation import Simulated, simulate
+from loadtest.planner.tiers import with_tiers
 
 MAX_DOCUMENT_BYTES = 1 << 30
 # The formula and the simulation, or either and a measurement, may differ by this share.
 MAX_ERROR = 0.25
 # Units of the table, powers of 1000.
+STATES_HELP: dict[State, str] = {
+    "warm": "the workers were started again: they have the fleet on their disks",
+    "shared": "the workers are new: they take the images that others have shared",
+    "cold": "the workers hold nothing, and nothing is shared: documents are sent",
+}
 SCALES = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
@@ -36,7 +42,19 @@ class Command(BaseCommand):
         parser.add_argument(
             "--target", type=duration, default=30.0, help="time of one rebuild, as 30s or 2m"
         )
-        parser.add_argument("--cold", action="store_true", help="the workers hold nothing yet")
+        states = parser.add_mutually_exclusive_group()
+        for state, text in STATES_HELP.items():
+            states.add_argument(
+                f"--{state}", action="store_const", const=state, dest="state", help=text
+            )
+        parser.add_argument(
+            "--tiers",
+            type=Path,
+            nargs="+",
+            default=[],
+            metavar="FILE",
+            help="costs of `--warm` and `--shared`, by `bench tiers`: best of several profiles",
+        )
         parser.add_argument(
             "--document-bytes",
             type=float,
@@ -76,8 +94,15 @@ class Command(BaseCommand):
             raise CommandError("--slots must be positive")
         try:
             unit = costs.load(options["calibrate"] or costs.DEFAULT)
+            if options["tiers"]:
+                unit = with_tiers(unit, [read_json(path) for path in options["tiers"]])
         except BenchError as error:
             raise CommandError(str(error)) from None
+        if (state := options["state"] or "hot") not in unit.states:
+            raise CommandError(
+                f"--{state}: the cost file does not say what it costs: give --tiers FILE, which "
+                "`bench tiers --json FILE` makes"
+            )
         if options["slots"]:
             unit = replace(unit, partition_slots=options["slots"])
         made = plan(unit, demand := demanded(unit, options))
@@ -114,7 +139,7 @@ def demanded(unit: costs.Costs, options: dict[str, Any]) -> Demand:
         nodes=options["nodes"],
         tags=options["tags"],
         target=options["target"],
-        is_cold=options["cold"],
+        state=options["state"] or "hot",
         document_bytes=size,
         variety=variety,
         searching=options["searching"],
@@ -124,7 +149,7 @@ def demanded(unit: costs.Costs, options: dict[str, Any]) -> Demand:
 def as_json(
     unit: costs.Costs, made: CapacityPlan, simulated: Simulated, simulation_took: float
 ) -> dict[str, Any]:
-    deployment, prediction, is_cold = made.deployment, made.prediction, made.demand.is_cold
+    deployment, prediction = made.deployment, made.prediction
     return {
         "bench": "capacity",
         "demand": asdict(made.demand),
@@ -140,7 +165,7 @@ def as_json(
         "feasible": made.is_feasible,
         "seconds": round(prediction.seconds, 4),
         "seconds_by_state": {
-            state: round(found.seconds, 4) for state, found in sorted(made.predictions.items())
+            state: round(found.seconds, 4) for state, found in made.predictions.items()
         },
         "spare": asdict(made.spare),
         "simulated_seconds": round(simulated.seconds, 4),
@@ -158,7 +183,7 @@ def as_json(
         else None,
         "database_bytes": round(made.database_bytes),
         "network_bytes": {state: round(sent) for state, sent in made.network_bytes.items()},
-        "network_bytes_per_second": round(per_second(made, "cold" if is_cold else "warm")),
+        "network_bytes_per_second": round(per_second(made, made.demand.state)),
         "worker_memory_bytes": round(made.worker.memory),
         "worker_image_bytes": made.worker.image_bytes,
         "worker_store_bytes": made.worker.store_bytes,
@@ -167,14 +192,14 @@ def as_json(
     }
 
 
-def per_second(made: CapacityPlan, state: str) -> float:
+def per_second(made: CapacityPlan, state: State) -> float:
     """Bytes on the wire, over the predicted time."""
     return made.network_bytes[state] / made.predictions[state].seconds
 
 
 def show(console: Console, unit: costs.Costs, made: CapacityPlan, result: dict[str, Any]) -> None:
     demand = made.demand
-    state = "cold" if demand.is_cold else "warm"
+    state = demand.state
     table = Table(
         title=f"{demand.nodes:,} nodes, {demand.tags:,} tags, {demand.target:g} s, {state}"
     )
@@ -195,7 +220,7 @@ def show(console: Console, unit: costs.Costs, made: CapacityPlan, result: dict[s
     both = Table(title="with these processes")
     for column in ("", "seconds", "network", "sent"):
         both.add_column(column, justify="left" if not column else "right")
-    for name, found in sorted(made.predictions.items()):
+    for name, found in made.predictions.items():
         sent = (size(per_second(made, name)) + "/s", size(made.network_bytes[name]))
         both.add_row(name, f"{found.seconds:.2f}", *sent)
     console.print(both)

@@ -137,8 +137,8 @@ def _read(
 
 
 def _dictionaries(found: _Page) -> dict[int, Dictionary]:
-    """The dictionaries that go along. None of another cluster, which a node that moved may still name: the
-    worker need not have the right to see what it is made of."""
+    """The dictionaries that go along. None of another cluster, which a node that moved may still
+    name: the worker need not have the right to see what it is made of."""
     uses = Counter(row.dictionary for row in found.rows if row.dictionary is not None)
     sent = {}
     for key, count in uses.items():

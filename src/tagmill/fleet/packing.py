@@ -104,6 +104,8 @@ def run(seconds: float) -> int:
 def run_all() -> int:
     """The same for all clusters and documents, now. A server that has not heard of a new dictionary
     yet stores some documents with the one before; they are found at a later look."""
+    if not load().pack_documents:
+        return 0
     sql.run(__file__, "ensure_packing", {})
     _look(float("inf"), 0)
     sql.run(__file__, "begin_packing", {"seconds": None})

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from tagmill import sql
+from tagmill.fleet import packing
 
 OLDEST_VERSION, NEWEST_VERSION = 14, 18
 # Transaction ids run out at two thousand million; PostgreSQL itself cleans up at 200 million.
@@ -252,3 +253,19 @@ def tasks(limits: Limits) -> Finding:
             "start a server without --no-maintenance and with TAGMILL_MAINTENANCE=true",
         )
     return Finding("tasks", State.OK, "leases that end are taken back")
+
+
+def documents() -> Finding:
+    """How documents are stored, and whether all could be read when they were packed."""
+    found = packing.figures()
+    if found.damaged:
+        return Finding(
+            "documents",
+            State.FAILURE,
+            f"{found.damaged} documents could not be read when documents were last packed",
+            "see docs/documents.md: the server's log names them, with the action `damaged`",
+        )
+    said = f"{found.bytes / 2**20:,.0f} MiB at rest"
+    if found.left:
+        said += f", about {found.left:,} are still to be packed"
+    return Finding("documents", State.OK, said)

@@ -9,6 +9,7 @@ Procrastinate starts each once an interval, however many servers there are.
 | sweep | 10 s | finds work that the queue forgot, publishes what a crash left behind, forgets
 |         |       | failed attempts that were followed by results |
 | pack | 10 s | trains dictionaries for documents, and packs anew what was stored before them
+| sample | 20 s | notes how the fleet is, for charts
 | learn | 15 s | leaves vocabularies that lag behind to idle workers |
 | collect | 1 min | ends expired previews, deletes expressions and matches that nothing refers to,
 |         |       | forgets silent workers |
@@ -45,7 +46,7 @@ from tagmill.locks import Lock
 from tagmill.matches import expression_sets
 from tagmill.tags import changes, previews, publishing, rebuilds
 from tagmill.tags.models import Rebuild
-from tagmill.work import leases, membership, queue, workers
+from tagmill.work import leases, membership, queue, samples, workers
 
 log = structlog.get_logger("tagmill.maintenance")
 
@@ -111,6 +112,12 @@ def sweep() -> None:
 def pack() -> int:
     """How many documents were packed anew."""
     return packing.run(load().pack_seconds)
+
+
+@_periodic("* * * * * 3,23,43")
+def sample() -> int:
+    """How many samples were taken: none where another server was before."""
+    return samples.take()
 
 
 @_periodic("* * * * * 5,20,35,50")

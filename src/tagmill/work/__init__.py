@@ -10,6 +10,7 @@ It knows no tag, rebuild or preview.
 - `queue`: jobs wait, are taken and end.
 - `naming`: how leases name expressions.
 - `leases`: partitions are leased, kept, finished and given up.
+- `samples`: how the fleet was at moments of the last hours.
 """
 
 __all__ = [
@@ -20,5 +21,6 @@ __all__ = [
     "placement",
     "policy",
     "queue",
+    "samples",
     "workers",
 ]

@@ -134,6 +134,15 @@ def share(worker: Worker, said: ShareRequest) -> Share:
     return Share(max((item.epoch for item in found), default=0), theirs)
 
 
+def owners() -> dict[int, int]:
+    """The worker that is to hold each partition."""
+    return {
+        partition: owner
+        for item in _stored()
+        for partition, owner in zip(item.partitions, item.owners, strict=True)
+    }
+
+
 def refresh() -> bool:
     """Look who lives, and which partitions there are; whether anything has another owner."""
     if not _due({}):

@@ -144,3 +144,24 @@ class Lease(models.Model):
     class Meta:
         db_table = "lease"
         indexes = [models.Index(fields=["deadline"], name="lease_deadline")]
+
+
+class Sample(models.Model):
+    """The fleet at one moment, for charts of the last hours. Written now and then; older ones are
+    deleted."""
+
+    at = models.DateTimeField(db_default=Now(), unique=True)
+    nodes = models.BigIntegerField()
+    stale = models.BigIntegerField(help_text="matches that wait for evaluation")
+    jobs = models.BigIntegerField(help_text="partitions that wait for a worker")
+    leases = models.BigIntegerField(help_text="partitions that a worker is at")
+    workers = models.BigIntegerField(help_text="workers that were heard of")
+    changes = models.BigIntegerField(help_text="of partitions since the sample before")
+    verdicts = models.BigIntegerField(help_text="by workers since the sample before")
+    revs = models.BigIntegerField(help_text="the sum of all revs, which the next one counts from")
+
+    class Meta:
+        db_table = "fleet_sample"
+
+    def __str__(self) -> str:
+        return str(self.at)

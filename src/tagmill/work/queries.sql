@@ -317,3 +317,40 @@ FROM procrastinate_jobs
 WHERE status = 'todo' AND queueing_lock = ANY(%(queues)s)
 ORDER BY id
 FOR UPDATE
+
+
+-- name: take_sample
+-- The fleet now. Verdicts are counted by the matches that were written since the sample before: those of forced
+-- rebuilds and new definitions, each of as many nodes as its partition has. Nothing where there is a sample of
+-- the last `seconds`, of another server.
+-- Relies on: a partition's rev grows by one with each transaction that changes its nodes; a partition that is dropped takes its revs along,
+-- and the changes of that moment are not counted.
+WITH before AS (
+    SELECT at, revs FROM fleet_sample ORDER BY at DESC LIMIT 1
+),
+fleet AS (
+    SELECT coalesce(sum(node_count), 0) AS nodes, coalesce(sum(rev), 0) AS revs FROM partition
+)
+INSERT INTO fleet_sample (nodes, revs, stale, jobs, leases, workers, changes, verdicts)
+SELECT fleet.nodes, fleet.revs,
+       (SELECT count(*)
+        FROM live_expression live
+        CROSS JOIN partition p
+        LEFT JOIN effective_match m ON m.expression_id = live.id AND m.partition_id = p.id
+        WHERE m.rev IS DISTINCT FROM p.rev),
+       (SELECT count(*) FROM procrastinate_jobs WHERE status = 'todo' AND task_name = 'evaluate_partition'),
+       (SELECT count(*) FROM lease),
+       (SELECT count(*) FROM worker WHERE last_heartbeat > now() - make_interval(secs => %(alive)s)),
+       greatest(0, fleet.revs - coalesce((SELECT revs FROM before), fleet.revs)),
+       (SELECT coalesce(sum(p.node_count), 0)
+        FROM before, match m
+        JOIN partition p ON p.id = m.partition_id
+        WHERE m.evaluated_at > before.at)
+FROM fleet
+WHERE NOT EXISTS (SELECT FROM before WHERE at > now() - make_interval(secs => %(seconds)s))
+ON CONFLICT (at) DO NOTHING
+
+
+-- name: forget_samples
+-- Deletes what charts show no more.
+DELETE FROM fleet_sample WHERE at < now() - make_interval(secs => %(seconds)s)

@@ -52,9 +52,9 @@ class Tier:
 
     # -- what is there ---------------------------------------------------------------------------
 
-    async def open(self, incarnation: str) -> None:
-        """Take what is there of this incarnation, and nothing else. Raises nothing but
-        CancelledError."""
+    async def open(self, incarnation: str, *, alone: bool = True) -> None:
+        """Take what is there of this incarnation, and nothing else: the others go, where it is
+        `alone`. Raises nothing but CancelledError."""
         upkeep = self.upkeep
         upkeep.incarnation = ""
         self._entries.clear()
@@ -72,7 +72,8 @@ class Tier:
             upkeep.turn_off(said(error))
             return
         upkeep.incarnation, self._entries.aside = incarnation, aside
-        upkeep.later(partial(folders.delete_others, directory, incarnation))
+        if alone:
+            upkeep.later(partial(folders.delete_others, directory, incarnation))
         for item in found:
             self._entries.add(Entry.of(item))
         log.info(

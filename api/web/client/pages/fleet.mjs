@@ -3,6 +3,7 @@ import { html, nothing } from "../vendor/lit.mjs";
 import { count, several, time } from "../base/format.mjs";
 import { Overview } from "../base/overview.mjs";
 import { allowed } from "../base/session.mjs";
+import "../parts/hour.mjs";
 
 class Fleet extends Overview {
   render() {
@@ -24,7 +25,9 @@ class Fleet extends Overview {
       <div class="cards">${this.clusters.map((cluster) => this.cluster(cluster))}</div>
       ${
         allowed("operator")
-          ? html`<h2>Workers</h2>
+          ? html`<h2>The last hour</h2>
+              <tm-hour></tm-hour>
+              <h2>Workers</h2>
               ${this.workers.length ? this.table() : html`<p class="card empty">None has ever come: manage.py worker_token makes a token for one.</p>`}`
           : nothing
       }`;

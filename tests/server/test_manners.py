@@ -1,0 +1,80 @@
+"""The manners of what is answered natively, and of pages of other origins."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+from loadtest.rig.stack import Stack
+from tagmill.fleet import clusters
+from tests.server.test_serve import call, token_of
+from tests.support.fleet import BARE, GPU, put
+
+ORIGIN = "https://tags.example.com"
+
+
+def test_pages_of_the_origins_that_are_named_may_ask(stack: Stack) -> None:
+    asked = {"Origin": ORIGIN, "Access_Control_Request_Method": "PUT"}
+    for path in ("/api/v1/tags/", "/api/v1/changes", "/api/v1/nodes/a/document"):
+        answer, body = call(stack, "OPTIONS", path, **asked)
+        assert (answer.status, body) == (204, b"")
+        assert answer.headers["Access-Control-Allow-Origin"] == ORIGIN
+        assert "PUT" in answer.headers["Access-Control-Allow-Methods"]
+        assert "Authorization" in answer.headers["Access-Control-Allow-Headers"]
+        got, _ = call(stack, "GET", path, Origin=ORIGIN)
+        assert got.headers["Access-Control-Allow-Origin"] == ORIGIN
+        assert "ETag" in got.headers["Access-Control-Expose-Headers"]
+        assert "Access-Control-Allow-Credentials" not in got.headers
+        stranger, _ = call(stack, "GET", path, Origin="https://evil.example.com")
+        assert "Access-Control-Allow-Origin" not in stranger.headers
+
+
+def test_every_answer_has_the_id_of_its_request_once(stack: Stack) -> None:
+    viewer = {"Authorization": token_of("viewer")}
+    for path in (
+        "/api/v1/tags/",
+        "/api/v1/changes",
+        "/api/v1/nothing",
+        "/healthz",
+        "/api/v1/nodes",
+    ):
+        answer, _ = call(stack, "GET", path, X_Request_Id="mine-1", **viewer)
+        assert answer.headers.get_all("X-Request-Id") == ["mine-1"], path
+        made, _ = call(stack, "GET", path, **viewer)
+        assert len(made.headers["X-Request-Id"]) == 32
+    logged = [
+        json.loads(line)
+        for line in (stack.log / "server.log").read_text().splitlines()
+        if "mine-1" in line
+    ]
+    assert "/api/v1/changes" in {line["path"] for line in logged}
+
+
+def test_native_addresses_say_what_they_take(stack: Stack) -> None:
+    for path, methods in (("/api/v1/changes", {"GET"}), ("/api/v1/workers/lease", {"POST"})):
+        answer, body = call(stack, "OPTIONS", path)
+        assert (answer.status, body) == (204, b"")
+        assert methods <= set(answer.headers["Allow"].split(", "))
+
+
+def test_documents_and_imports_may_be_packed(stack: Stack) -> None:
+    clusters.create("north")
+    put("a1", xml=BARE)
+    header = {"Authorization": token_of("operator"), "Content_Encoding": "gzip"}
+    path = "/api/v1/nodes/a1/document"
+    answer, body = call(
+        stack, "PUT", path, gzip.compress(GPU), Content_Type="application/xml", **header
+    )
+    assert (answer.status, json.loads(body)["outcome"]) == (200, "updated")
+    answer, body = call(stack, "PUT", path, b"x", Content_Type="application/xml", **header)
+    assert (answer.status, json.loads(body)["code"]) == (400, "malformed_body")
+    lines = b"".join(b'{"system_id": "n%d"}\n' % number for number in range(100))
+    answer, body = call(
+        stack,
+        "POST",
+        "/api/v1/nodes/import",
+        gzip.compress(lines),
+        Content_Type="application/x-ndjson",
+        **header,
+    )
+    assert json.loads(body.splitlines()[-1])["summary"]["created"] == 100
