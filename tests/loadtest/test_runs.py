@@ -71,6 +71,16 @@ def test_a_rebuild_is_compared_with_lxml_and_with_xpath_exists(manage: Run) -> N
         assert "BENCH_DATABASE_URL" in found["printed"]
 
 
+def test_a_tier_that_is_too_small_hits_as_much_as_it_holds(manage: Run) -> None:
+    """And a worker keeps and shares what it evaluated, from where it is opened again."""
+    found = manage("bench", "tiers", "--nodes", "64", "--only", "budget", "local_first")
+    for row in found["budget"]:
+        assert row["hits"] == pytest.approx(row["budget"], abs=0.05)
+        assert row["lru_hits"] == (1 if row["budget"] == 1 else 0)
+    assert found["local_first"].keys() == {"local_ms", "shared_ms", "remote_ms", "ratio"}
+    assert found["local_first"]["ratio"] > 1
+
+
 def test_a_sweep_agrees_with_lxml_and_is_compared_row_by_row(manage: Run) -> None:
     found = manage(
         *("bench", "sweep", "--nodes", "200", "--tags", "12", "--profile", "lean,varied"),
