@@ -161,7 +161,11 @@ EXAMPLES = [
         response_only=True,
     ),
 ]
-LIMIT = OpenApiParameter("limit", int, description="Nodes in the answer, 1 to 1000.")
+LIMIT = OpenApiParameter(
+    "limit",
+    {"type": "integer", "minimum": 1, "maximum": pagination.MAX_LIMIT},
+    description="Nodes in the answer.",
+)
 PREFER = OpenApiParameter(
     "Prefer", str, OpenApiParameter.HEADER, description="`wait=N` waits up to N seconds."
 )
