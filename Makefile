@@ -11,7 +11,7 @@ WORKERS ?= 2
 PARALLEL = --numprocesses=$(WORKERS) --dist=worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test coverage test-without-kernel lint chaos docs dist release-check deploy-check format clean kernel-test kernel-bench kernel-fuzz differential bounds vendor screenshots race
+.PHONY: help demo install test coverage test-without-kernel lint chaos docs dist release-check deploy-check format clean kernel-test kernel-bench kernel-fuzz differential bounds clients api-fuzz vendor screenshots race
 
 help: ## Say what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -77,6 +77,15 @@ kernel-fuzz: ## Fuzz the kernel's XML parser and XPath compiler for a minute eac
 
 differential: $(VENV)/development $(KERNEL) ## Four million random pairs of the kernel and lxml, instead of 100,000
 	@TAGMILL_DIFFERENTIAL_BATCHES=5000 $(RUN) -m pytest tests/kernel/test_differential.py
+
+clients: $(VENV)/development ## Generate clients in Python, TypeScript and Go, and run the main flow with each
+	@TAGMILL_CLIENTS=1 $(RUN) -m pytest tests/clients -rs $(ARGS)
+
+# Seconds for each role.
+FUZZ_SECONDS ?= 300
+api-fuzz: $(VENV)/development ## Fuzz the API by its description, as each role, for FUZZ_SECONDS each (schemathesis)
+	@$(RUN) -m pip install --quiet --disable-pip-version-check schemathesis==4.32.5
+	@TAGMILL_FUZZ_SECONDS=$(FUZZ_SECONDS) $(RUN) -m pytest tests/clients/test_fuzz.py -s $(ARGS)
 
 bounds: $(VENV)/development $(KERNEL) ## Look for texts that take the server a second or 100 MiB, among thousands
 	@TAGMILL_BOUNDS_CASES=2000 TAGMILL_BOUNDS_SECONDS=1 TAGMILL_BOUNDS_SEED=$$(date +%s) $(RUN) -m pytest tests/bounds

@@ -82,7 +82,7 @@ CONDITIONS = [
 ]
 IDEMPOTENCY = OpenApiParameter(
     "Idempotency-Key",
-    str,
+    {"type": "string", "pattern": "^[!-~]{1,255}$"},
     OpenApiParameter.HEADER,
     description="Sent again with the same key within a day, the request is answered as the first"
     " time, and nothing is done twice.",
@@ -207,6 +207,11 @@ class Schema(AutoSchema):
         ]
         return sorted(found, key=lambda item: str(item["name"]))
 
+    def _get_request_body(self, direction: Direction = "request") -> Any:
+        untyped: Any = super()
+        found = untyped._get_request_body(direction)
+        return found and {**found, "required": True}
+
     def _get_format_parameters(self) -> list[Any]:
         """`?format=` is refused: `Accept` says it."""
         return []
@@ -227,6 +232,8 @@ class Schema(AutoSchema):
             found.add("precondition_failed" if self.is_conditional else "condition_not_supported")
         if untyped._get_request_body():
             found |= {"invalid", "malformed_body", "too_large", "unsupported_media_type"}
+        if getattr(view, "parameters", ()):
+            found.add("invalid")
         if self.keeps_answers:
             found |= {"invalid", "conflict", "key_reused"}
         if view.lists(self.method) if hasattr(view, "lists") else False:
@@ -257,8 +264,8 @@ class Schema(AutoSchema):
 
 
 class ClosedBody(OpenApiSerializerExtension):  # type: ignore[no-untyped-call]  # their metaclass
-    """A body that is sent has the fields that are described, and no other; `constraints` are those
-    between fields."""
+    """A body that is sent has the fields that are described, and no other, or those of one of its
+    `alternatives`."""
 
     target_class = "api.rest.base.Strict"
     match_subclasses = True
@@ -266,12 +273,33 @@ class ClosedBody(OpenApiSerializerExtension):  # type: ignore[no-untyped-call]  
     def map_serializer(self, auto_schema: AutoSchema, direction: Direction) -> Any:
         untyped: Any = auto_schema
         found = untyped._map_serializer(self.target, direction, bypass_extensions=True)
-        constraints = getattr(self.target, "constraints", {})
+        alternatives = getattr(self.target, "alternatives", {})
         kind = self.target if inspect.isclass(self.target) else type(self.target)
         if not kind.__dict__.get("__doc__"):
             # What a base class says of itself is for whoever writes one.
             found.pop("description", None)
-        return {**found, **constraints, "additionalProperties": False}
+        if not alternatives:
+            return {**found, "additionalProperties": False}
+        return {"oneOf": [_one_of(name, each, found) for name, each in alternatives.items()]}
+
+
+def _one_of(name: str, alternative: Mapping[str, Any], whole: Mapping[str, Any]) -> dict[str, Any]:
+    """An object of its own, as generators want it: the fields that the alternative names, with what
+    it says of them."""
+    fields = whole["properties"]
+    # A value that is given has no other by default.
+    given = {key for key, more in alternative.items() if "const" in more}
+    fields = {
+        key: {name: what for name, what in field.items() if key not in given or name != "default"}
+        for key, field in fields.items()
+    }
+    return {
+        "title": name,
+        "type": "object",
+        "properties": {key: {**fields[key], **more} for key, more in alternative.items()},
+        "required": list(alternative),
+        "additionalProperties": False,
+    }
 
 
 def reference(kind: type[Message]) -> dict[str, str]:

@@ -44,6 +44,23 @@ class NDJSONRenderer(JSONRenderer):
         return found and found + b"\n"
 
 
+class BytesRenderer(BaseRenderer):
+    """As XMLRenderer, for clients that know no other type for what is as it is."""
+
+    media_type = "application/octet-stream"
+    format = "bytes"
+    charset = None
+    render_style = "binary"
+
+    def render(
+        self,
+        data: Any,
+        accepted_media_type: str | None = None,
+        renderer_context: Mapping[str, Any] | None = None,
+    ) -> bytes:
+        return b"" if data is None else bytes(data)
+
+
 class XMLRenderer(BaseRenderer):
     """Lets a client ask for the documents by their type; the view answers with the bytes."""
 

@@ -35,9 +35,10 @@ RETRY_SECONDS = 1
 class Strict(serializers.Serializer[Any]):
     """Refuses fields that it does not know, and those that are only read; and values that are not
     of their JSON type: a number is no text, a text no number, and neither is true or false.
-    `constraints`: what JSON Schema says of several fields together."""
+    `alternatives`: where a body has some of the fields or others, the fields of each by its name,
+    with what is said of them."""
 
-    constraints: ClassVar[dict[str, Any]] = {}
+    alternatives: ClassVar[dict[str, dict[str, dict[str, Any]]]] = {}
 
     def to_internal_value(self, data: Any) -> Any:
         if isinstance(data, Mapping):
@@ -119,6 +120,9 @@ class Resource(GenericAPIView[Any]):
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
+        if not hasattr(self, str(request.method).lower()):
+            # Whatever else is wrong with it.
+            self.http_method_not_allowed(request)
         understood = request.method in self.conditional
         refuse_conditions(str(request.method), request.headers, understood=understood)
         refuse_encoding(request.headers.get("Content-Encoding"), GZIP)

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 from api import etags
 from api.openapi import Says
-from api.renderers import JSONRenderer, XMLRenderer
+from api.renderers import BytesRenderer, JSONRenderer, XMLRenderer
 from api.rest.base import Resource, one, with_etag
 from api.rest.nodes import node_named, settled, store
 from tagmill.errors import NotFound
@@ -23,6 +23,9 @@ LSHW = "lshw"
 PROBE = OpenApiParameter("probe", str, default=LSHW, description="lshw, lldp, ...")
 
 
+SHOWN = {(200, "application/xml", "application/octet-stream"): OpenApiTypes.BINARY}
+
+
 class OneDocument(Resource):
     # PUT is native: api/server/documents.py.
     conditional = frozenset({"DELETE"})
@@ -31,7 +34,7 @@ class OneDocument(Resource):
         "DELETE": Says(headers=("Tagmill-Settled",)),
     }
     parameters = frozenset({"probe"})
-    renderer_classes = [XMLRenderer, JSONRenderer]
+    renderer_classes = [XMLRenderer, BytesRenderer, JSONRenderer]
     queryset = Document.objects.all()
 
     @property
@@ -44,7 +47,7 @@ class OneDocument(Resource):
         found: dict[str, str] = super().default_response_headers
         return {**found, "Allow": f"{found['Allow']}, PUT"}
 
-    @extend_schema(parameters=[PROBE], responses={(200, "application/xml"): OpenApiTypes.BINARY})
+    @extend_schema(parameters=[PROBE], responses=SHOWN)
     def get(self, request: Request, system_id: str) -> HttpResponse:
         """Get a node's document
 

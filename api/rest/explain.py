@@ -20,6 +20,8 @@ from tagmill.tags import explaining, linting
 from tagmill.tags.models import Tag
 from tagmill_expressions.lint import Warning
 
+NODE = {"type": "string", "minLength": 1}
+
 
 class ExplainIn(DefinitionIn):
     node = serializers.CharField(max_length=64, help_text="A system_id.")
@@ -41,7 +43,9 @@ class LintOut(serializers.Serializer[Any]):
 
 class WrongOut(serializers.Serializer[Any]):
     message = serializers.CharField()
-    column = serializers.IntegerField(help_text="From 1, in characters.")
+    column = serializers.IntegerField(
+        allow_null=True, help_text="From 1, in characters; null where it is no place of the text."
+    )
     rewrite = serializers.CharField(allow_null=True, help_text="Where it is sure what was meant.")
 
 
@@ -295,7 +299,7 @@ class ExplainTag(Resource):
 
     @extend_schema(
         operation_id="tags_explain",
-        parameters=[OpenApiParameter("node", str, required=True, description="A system_id.")],
+        parameters=[OpenApiParameter("node", NODE, required=True, description="A system_id.")],
         responses={200: ExplainOut},
         examples=EXPLAIN_EXAMPLES[1:],
     )

@@ -6,7 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from django.db.models import QuerySet
-from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
+from drf_spectacular.utils import (
+    OpenApiExample,
+    OpenApiParameter,
+    extend_schema,
+    extend_schema_field,
+)
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -42,9 +47,14 @@ MADE = Says(
 )
 
 
+@extend_schema_field({"type": "string", "pattern": "^[a-z][a-z0-9_-]{0,31}$"})
+class Kind(serializers.CharField):
+    """The domain says better what is wrong with one."""
+
+
 class NodeChange(Strict):
     hostname = serializers.CharField(required=False, allow_blank=True, max_length=255)
-    kind = serializers.CharField(required=False, max_length=32)
+    kind = Kind(required=False, max_length=32)
     cluster = serializers.CharField(
         required=False, max_length=256, help_text="Name or uuid; may be left out when there is one."
     )

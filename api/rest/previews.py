@@ -161,7 +161,11 @@ EXAMPLES = [
         response_only=True,
     ),
 ]
-LIMIT = OpenApiParameter("limit", int, description="Nodes in the answer, 1 to 1000.")
+LIMIT = OpenApiParameter(
+    "limit",
+    {"type": "integer", "minimum": 1, "maximum": pagination.MAX_LIMIT},
+    description="Nodes in the answer.",
+)
 PREFER = OpenApiParameter(
     "Prefer", str, OpenApiParameter.HEADER, description="`wait=N` waits up to N seconds."
 )
@@ -379,8 +383,16 @@ class NodesOfPreview(Resource):
         asked = Asked.of(request)
         cursor = request.query_params.get("after")
         after = pagination.decode(cursor, int) if cursor else -1
-        rows = asked.membership(preview).page(change, after, asked.limit + 1)
-        return Response(_page(rows, asked.limit, asked.address(uuid, change=change)))
+        membership = asked.membership(preview)
+        rows = membership.page(change, after, asked.limit + 1)
+        found = _page(rows, asked.limit, asked.address(uuid, change=change))
+        if self.asked.get("count"):
+            counts = membership.counts()
+            out = counts.evaluated_nodes - counts.nodes
+            found["count"] = counts.nodes if change == "members" else out
+            if change in ("added", "removed"):
+                found["count"] = getattr(counts, change)
+        return Response(found)
 
 
 def base(request: Request) -> str:

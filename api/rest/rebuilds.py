@@ -26,16 +26,8 @@ MAX_TAGS = 1000
 MAX_NAMES = 10
 
 
-HAS_TAGS = {"required": ["tags"]}
-
-
 class RebuildIn(Strict):
-    constraints = {
-        "oneOf": [
-            {"required": ["tags"], "properties": {"all": {"const": False}}},
-            {"required": ["all"], "properties": {"all": {"const": True}}, "not": HAS_TAGS},
-        ]
-    }
+    alternatives = {"RebuildSome": {"tags": {}}, "RebuildAll": {"all": {"const": True}}}
     tags = serializers.ListField(
         child=serializers.CharField(max_length=256),
         required=False,

@@ -232,17 +232,9 @@ class OneUserToken(Resource):
 
 
 class WorkerTokenIn(Strict):
-    constraints = {
-        "oneOf": [
-            {
-                "required": ["clusters"],
-                "properties": {"clusters": {"minItems": 1}, "all_clusters": {"const": False}},
-            },
-            {
-                "required": ["all_clusters"],
-                "properties": {"clusters": {"maxItems": 0}, "all_clusters": {"const": True}},
-            },
-        ]
+    alternatives = {
+        "TokenForClusters": {"name": {}, "clusters": {"minItems": 1}},
+        "TokenForAllClusters": {"name": {}, "all_clusters": {"const": True}},
     }
     name = Name()
     clusters = serializers.ListField(

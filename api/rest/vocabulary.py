@@ -18,6 +18,7 @@ from tagmill.fleet.models import Vocabulary
 from tagmill_expressions import words
 
 MAX_TEXT = 512
+LIMIT = {"type": "integer", "minimum": 1, "maximum": pagination.MAX_LIMIT}
 
 
 class WordOut(serializers.Serializer[Any]):
@@ -74,7 +75,7 @@ class Words(Resource):
                 "`node/@class`: values of an attribute; `vendor/text()`: texts. Without it, all "
                 "elements.",
             ),
-            OpenApiParameter("limit", int, description="Words in the answer, 1 to 1000."),
+            OpenApiParameter("limit", LIMIT, description="Words in the answer."),
         ],
         responses=WordsOut,
         examples=[EXAMPLE],

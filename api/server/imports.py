@@ -62,6 +62,7 @@ OPERATION = Operation(
                 '{"line": 1, "system_id": "4y3h7n", "outcome": "created", "rev": 12}\n'
                 '{"summary": {"lines": 1, "created": 1, "updated": 0, "unchanged": 0, '
                 '"refused": 0}}\n',
+                (BYTES,),
             ),
         )
     },
@@ -218,7 +219,8 @@ class ImportResource(Native):
         with file:
             size = file.tell()
             file.seek(0)
-            request.setHeader("Content-Type", NDJSON)
+            takes_bytes = BYTES in (request.getHeader("accept") or "")
+            request.setHeader("Content-Type", BYTES if takes_bytes else NDJSON)
             request.setHeader("Content-Length", str(size))
             await FileSender().beginFileTransfer(file, request)
         request.finish()

@@ -131,6 +131,9 @@ def wanted(listing: Listing, subject: str, request: Request) -> Wanted | None:
     given = parse_qs(query, keep_blank_values=True)
     if listing.parameters is not None and not listing.parameters.issuperset(given):
         return None
+    if any("\0" in value for values in given.values() for value in values):
+        # No name has it, and the database takes none.
+        return None
     media = _media(request.joined("accept") or "*/*", listing.media)
     if media is None:
         return None

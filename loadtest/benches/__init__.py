@@ -5,6 +5,7 @@ __all__ = [
     "calibrate",
     "change",
     "check",
+    "churn",
     "evaluate",
     "fleet",
     "growth",

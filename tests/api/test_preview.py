@@ -322,3 +322,13 @@ def test_the_verdicts_on_some_nodes_are_asked_for_by_name(
     assert problem(operator.get(place), 400, "invalid")["field"] == "node"
     assert problem(operator.get(place, {"node": ["a"] * 101}), 400, "invalid")["field"] == "node"
     assert problem(operator.get(place, {"node": "a\0"}), 400, "invalid")["field"] == "node"
+
+
+def test_the_nodes_of_a_preview_are_counted_where_that_is_asked(
+    operator: APIClient, put: Callable[..., None]
+) -> None:
+    put("a")
+    made = operator.post("/api/v1/previews/", {"definition": "//node"}, format="json").json()
+    address = f"/api/v1/previews/{made['uuid']}/nodes"
+    assert operator.get(f"{address}?count=true").json()["count"] == 0
+    assert operator.get(f"{address}?count=null").status_code == 400

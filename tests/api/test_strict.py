@@ -101,3 +101,8 @@ def test_every_date_of_every_answer_ends_in_z(
     found = [DATES.findall(answer.content) for answer in answers]
     assert all(date.endswith(b"Z") for dates in found for date in dates)
     assert sum(bool(dates) for dates in found) > len(answers) - 2
+
+
+def test_a_method_that_there_is_not_is_refused_before_anything_else(admin: APIClient) -> None:
+    answer = admin.generic("TRACE", "/api/v1/audit/?nothing=1")
+    problem(answer, 405, "method_not_allowed")

@@ -173,7 +173,7 @@ def test_a_page_may_be_newer_than_its_rev_and_never_older(
     partition = the_partition().id
     real = batches.revision
 
-    def revision(partition_id: int) -> int:
+    def revision(partition_id: int) -> tuple[int, int]:
         rev = real(partition_id)
         done(in_thread(lambda: put("a", xml=BARE)))
         return rev

@@ -215,7 +215,56 @@ def before_the_lock(act: Callable[[], object]) -> Callable[[Lock], None]:
     return watcher
 
 
+def asked_anew() -> None:
+    """As in a server's first change: what is live is asked for before the evaluation."""
+    remembered = verdicts.last()
+    if remembered is not None:
+        verdicts.forget(remembered)
+
+
+def test_what_is_live_is_asked_for_once_and_compared_under_the_lock(worker: Worker) -> None:
+    assert settled("a", GPU)
+    tags.create("bare", definition="not(//node[@class='display'])")
+    work(worker)
+    # Evaluated for two tags, and then for three.
+    with CaptureQueriesContext(connection) as superseded:
+        assert settled("b", GPU)
+    with CaptureQueriesContext(connection) as known:
+        assert settled("c", GPU)
+    assert carriers("bare") == set() and is_fresh()
+    asking = [item["sql"] for item in known if item["sql"].startswith("SELECT version FROM")]
+    assert not asking and len(known) < len(superseded)
+
+
+@pytest.mark.parametrize("first", ["refused", "nothing"])
+def test_a_change_without_verdicts_learns_what_is_live(worker: Worker, first: str) -> None:
+    """Nothing was live, or nothing that the kernel takes, when it was asked for."""
+    for name in ("gpu", "all"):
+        tags.delete(name)
+    if first == "refused":
+        tags.create("names", definition=REFUSED)
+    asked_anew()
+    assert settled("a", GPU) is (first == "nothing")
+    work(worker)
+    if first == "refused":
+        tags.update("names", definition=HAS_GPU)
+    else:
+        tags.create("gpu", definition=HAS_GPU)
+    work(worker)
+    assert settled("a", BARE) and is_fresh()
+
+
+def test_the_first_node_of_a_partition_is_evaluated_for_what_is_live(worker: Worker) -> None:
+    assert settled("a", GPU)
+    tags.create("bare", definition="not(//node[@class='display'])")
+    work(worker)
+    clusters.create("south")
+    (verdict,) = ingest.store([Upload("d", "south", probes={"lshw": BARE})])
+    assert verdict.settled and "d" in carriers("bare")
+
+
 def test_a_tag_that_was_made_meanwhile_waits_for_its_worker(worker: Worker) -> None:
+    asked_anew()
     before_the_lock(lambda: tags.create("bare", definition="not(//node[@class='display'])"))
     assert settled("a", GPU) is False
     assert carriers("gpu") == {"a"}
@@ -226,6 +275,7 @@ def test_a_tag_that_was_made_meanwhile_waits_for_its_worker(worker: Worker) -> N
 def test_a_tag_that_came_back_meanwhile_is_evaluated(worker: Worker) -> None:
     """Its match was settled all the time, and has no verdict: it is not true at the new rev."""
     tags.delete("gpu")
+    asked_anew()
     before_the_lock(lambda: tags.create("gpu", definition=HAS_GPU))
     assert settled("a", GPU) is False
     assert work(worker) == 1 and carriers("gpu") == {"a"}

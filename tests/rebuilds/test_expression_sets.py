@@ -230,7 +230,9 @@ def a_rev_of_its_own(lease: LeasedPartition, result: PartitionResult) -> Partiti
 
 def an_older_rev(lease: LeasedPartition, result: PartitionResult) -> PartitionResult:
     """It does not take the verdict, nor show it."""
-    execute("UPDATE match SET rev = 0 WHERE members = %s", [bytes(1)])
+    named = "(SELECT id FROM expression WHERE text = %s)"
+    change = f"UPDATE match SET rev = 0, members = %s WHERE expression_id = {named}"
+    execute(change, [bytes(1), ANY])
     return result
 
 

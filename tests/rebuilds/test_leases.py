@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
@@ -342,6 +343,13 @@ def test_a_heartbeat_extends_what_stands_and_names_what_does_not(worker: Worker)
     assert leases.heartbeat(a_worker(name="other"), [lease.lease]) == [lease.lease]
     execute("UPDATE lease SET deadline = now() - interval '1 second'")
     assert leases.heartbeat(worker, [lease.lease]) == [lease.lease]
+
+
+def test_when_a_lease_began_is_an_instant_that_anybody_can_compare(worker: Worker) -> None:
+    """The server binds and answers in binary: a date is aware all the same."""
+    _, lease = lease_one(worker)
+    ended, _ = leases.finish(worker, [lease.lease])
+    assert abs(ended[lease.lease].leased_at - datetime.now(UTC)) < timedelta(minutes=1)
 
 
 def test_a_lease_ends_by_the_databases_clock_and_the_partition_is_leased_again(

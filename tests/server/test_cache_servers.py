@@ -138,6 +138,7 @@ class AtOnce:
         "text",
         7,
     ],
+    ids=["another name", "another secret", "cut", "longer", "noise", "empty", "text", "number"],
 )
 def test_what_is_not_ours_is_not_believed(found: Any) -> None:
     assert opened(name(), found, SECRET) is None

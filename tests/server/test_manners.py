@@ -78,3 +78,9 @@ def test_documents_and_imports_may_be_packed(stack: Stack) -> None:
         **header,
     )
     assert json.loads(body.splitlines()[-1])["summary"]["created"] == 100
+
+
+def test_a_name_that_the_database_would_not_take_is_no_tag(stack: Stack) -> None:
+    header = token_of("viewer")
+    answer, body = call(stack, "GET", "/api/v1/nodes/?tag=%00", Authorization=header)
+    assert (answer.status, json.loads(body)["code"]) == (404, "not_found")

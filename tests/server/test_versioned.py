@@ -52,14 +52,16 @@ def test_several_lines_of_entity_tags_are_one_list(lines: list[str], is_current:
 
 
 @pytest.mark.parametrize(
-    ("lines", "takes"),
+    ("lines", "coding"),
     [
-        (["zstd"], True),
-        (["gzip", "ZSTD;q=0.5"], True),
-        (["gzip, zstd; q=0"], False),
-        (["gzip"], False),
-        ([], False),
+        (["zstd"], "zstd"),
+        (["gzip", "ZSTD;q=0.5"], "zstd"),
+        (["gzip, zstd; q=0"], "gzip"),
+        (["deflate", "GZIP"], "gzip"),
+        (["gzip;q=0"], ""),
+        (["br"], ""),
+        ([], ""),
     ],
 )
-def test_zstd_is_taken_where_any_line_names_it(lines: list[str], takes: bool) -> None:
-    assert versioned.takes_zstd(Sent(accept_encoding=lines)) is takes
+def test_the_best_coding_that_any_line_names_is_taken(lines: list[str], coding: str) -> None:
+    assert versioned.coding_of(Sent(accept_encoding=lines)) == coding

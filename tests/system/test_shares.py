@@ -33,7 +33,9 @@ def test_workers_join_are_stopped_and_are_killed(quiet: None, system: System) ->
     system.stack.start_workers(3)
     system.wait(lambda: Worker.objects.filter(is_ready=True).count() == 3)
     before = counting()
-    assert sorted(list(before.values()).count(f"worker-{n}") for n in (1, 2, 3)) == [2, 2, 3]
+    loads = [list(before.values()).count(f"worker-{n}") for n in (1, 2, 3)]
+    assert min(loads) > 0
+    assert max(loads) - min(loads) <= 1
 
     stopped = system.process("worker-1")
     stopped.send_signal(signal.SIGTERM)

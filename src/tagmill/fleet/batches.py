@@ -53,12 +53,12 @@ class _Page(NamedTuple):
     next: int | None
 
 
-def revision(partition_id: int) -> int:
-    """The partition's rev. Raises NotFound."""
-    rev = Partition.objects.filter(id=partition_id).values_list("rev", flat=True).first()
-    if rev is None:
+def revision(partition_id: int) -> tuple[int, int]:
+    """The partition's rev, and its cluster. Raises NotFound."""
+    found = Partition.objects.filter(id=partition_id).values_list("rev", "cluster_id").first()
+    if found is None:
         raise NotFound(f"no partition {partition_id}")
-    return rev
+    return found
 
 
 def revision_in(named: str, partition_id: int, since: int | None) -> int:
@@ -117,9 +117,7 @@ def _read(
     Its rev is read first: the page may be newer than it claims, never older. A claim that is too
     low costs an evaluation; one that is too high would hide a change for ever.
     """
-    of = Partition.objects.filter(id=partition_id).values_list("rev", "cluster_id").first()
-    if of is None:
-        raise NotFound(f"no partition {partition_id}")
+    rev, cluster = revision(partition_id)
     found = sql.bound(
         _Document,
         __file__,
@@ -133,7 +131,7 @@ def _read(
         },
     )
     has_more = bool(found) and found[0].found > len({row.slot for row in found})
-    return _Page(*of, found, found[-1].slot if has_more else None)
+    return _Page(rev, cluster, found, found[-1].slot if has_more else None)
 
 
 def _dictionaries(found: _Page) -> dict[int, Dictionary]:

@@ -174,7 +174,7 @@ def _attempt(work: Any) -> Any:
     for _ in range(ATTEMPTS):
         try:
             return work()
-        except (_Overtaken, ClusterGone):
+        except (_Overtaken, settling.Superseded, ClusterGone):
             continue
         except IntegrityError:
             # It may have been a dictionary that is gone.

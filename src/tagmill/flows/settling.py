@@ -48,6 +48,10 @@ class _Document(NamedTuple):
     digest: bytes
 
 
+class Superseded(Exception):
+    """What is live changed since it was asked for last: evaluate again."""
+
+
 class _Row(NamedTuple):
     node: int
     probe: str
@@ -61,13 +65,15 @@ class _Row(NamedTuple):
 @dataclass
 class Evaluated:
     """What was found before the locks. `positions`: of a node's documents by system_id, with the
-    digests of what was evaluated; they are compared again under the lock."""
+    digests of what was evaluated; they are compared again under the lock. `is_remembered`: the live
+    set is that of an earlier change; it is compared, too."""
 
     live: ExpressionSet
     is_on: bool = True
     """Whether anything is to be settled here."""
     verdicts: Verdicts = verdicts.UNKNOWN
     positions: Mapping[str, tuple[int, Digests]] = field(default_factory=dict)
+    is_remembered: bool = False
 
 
 def evaluate(
@@ -77,9 +83,11 @@ def evaluate(
     for no lock."""
     if not load().settle_seconds:
         return Evaluated(verdicts.NONE, is_on=False)
-    live = verdicts.current()
+    remembered = verdicts.last()
+    live = verdicts.current() if remembered is None else remembered
+    is_remembered = remembered is not None
     if not live.plans:
-        return Evaluated(live)
+        return Evaluated(live, is_remembered=is_remembered)
     stored = _stored(changes)
     documents: list[dict[str, str]] = []
     positions: dict[str, tuple[int, Digests]] = {}
@@ -92,7 +100,8 @@ def evaluate(
                 texts[probe], digests[probe] = document.xml, document.digest
         positions[checked.upload.system_id] = len(documents), digests
         documents.append(texts)
-    return Evaluated(live, True, verdicts.evaluate(documents, live, requests), positions)
+    found = verdicts.evaluate(documents, live, requests)
+    return Evaluated(live, True, found, positions, is_remembered)
 
 
 def _stored(changes: Sequence[tuple[CheckedUpload, Stored | None]]) -> dict[int, list[_Document]]:
@@ -125,7 +134,7 @@ def settle(
 ) -> list[int]:
     """Store the verdicts, and return the partitions that still wait for workers. `known`: as for
     `matches.apply_held`. Relies on: the partitions are locked, and everything else that changed is
-    written."""
+    written. Raises Superseded."""
     by_partition: dict[int, list[Changed]] = {}
     for item in changed:
         by_partition.setdefault(item.partition, []).append(item)
@@ -137,11 +146,20 @@ def settle(
             if slots and (_verdicts(slots, evaluated).ids or not evaluated.live.ids):
                 found[partition] = slots
     if not found:
+        if evaluated.is_remembered:
+            _look(evaluated, verdicts.current().version)
         return sorted(by_partition) if staleness.any_live() else []
     fresh = _flip(held, found, evaluated)
     if fresh is None:
         fresh = _apply(held, found, evaluated, known)
     return [partition for partition in sorted(by_partition) if partition not in fresh]
+
+
+def _look(evaluated: Evaluated, version: str | None) -> None:
+    """Under the lock: raises Superseded where what was remembered is not what is live."""
+    if evaluated.is_remembered and version != evaluated.live.version:
+        verdicts.forget(evaluated.live)
+        raise Superseded
 
 
 def _flip(
@@ -186,14 +204,16 @@ def _apply(
     evaluated: Evaluated,
     known: set[int] | None,
 ) -> set[int]:
-    """Where every live expression is fresh now."""
+    """Where every live expression is fresh now. Raises Superseded."""
     results = [
         result
         for partition, slots in found.items()
         for result in _results(held[partition], slots, evaluated)
     ]
     # Under the lock, and so after whatever came between: what became live has no verdict.
-    live = verdicts.current().ids
+    now = verdicts.current()
+    _look(evaluated, now.version)
+    live = now.ids
     applied = matches.apply_held(results, held, known)
     if any(not held[partition].before for partition in found):
         # A tag may have waited for a partition without a node, which now has matches.

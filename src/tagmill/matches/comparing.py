@@ -6,7 +6,8 @@ document, and what is stored of one slot, are each a number with a byte for ever
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import struct
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from tagmill import sql
@@ -14,7 +15,8 @@ from tagmill_wire import bitmap
 
 
 class Verdicts(Protocol):
-    """What some expressions are on some documents, which are known by their positions."""
+    """What some expressions are on some documents, which are known by their positions. `ids`: the
+    expressions, ascending."""
 
     @property
     def ids(self) -> Sequence[int]: ...
@@ -40,6 +42,15 @@ class Changed(NamedTuple):
     slots: Slots
     verdicts: Verdicts
 
+    @property
+    def first(self) -> int:
+        """Of the bytes of a bitmap that have these slots."""
+        return min(self.slots.slots, default=0) // 8
+
+    @property
+    def size(self) -> int:
+        return max(self.slots.slots, default=0) // 8 + 1 - self.first
+
 
 class Flip(NamedTuple):
     """The members of a match before and after."""
@@ -55,7 +66,7 @@ class Difference(NamedTuple):
     that is true at the base, by a rev of its own. `version`: of what is live now, if asked for."""
 
     version: str | None
-    answered: set[int]
+    answered: Collection[int]
     flips: dict[int, Flip]
     others: dict[int, Flip]
     has_bare: bool
@@ -63,13 +74,37 @@ class Difference(NamedTuple):
 
 
 class _Stored(NamedTuple):
-    """The matches of a partition that verdicts may change: three lists in one order, or None."""
+    """What is stored of a partition, None where there is nothing. `settled`: the expressions of its
+    settled matches, eight bytes each, ascending, and `pieces` their members, between the changed
+    slots. The others' are whole, in lists of one order."""
 
     partition: int
     version: str | None
+    settled: bytes | None
+    pieces: bytes | None
     expressions: Sequence[int] | None
-    revs: Sequence[int | None] | None
+    revs: Sequence[int] | None
     members: Sequence[bytes] | None
+
+
+class _Whole(NamedTuple):
+    partition: int
+    expression: int
+    members: bytes
+
+
+class _Columns(NamedTuple):
+    """The verdicts on each changed slot."""
+
+    ids: Sequence[int]
+    slots: Sequence[int]
+    numbers: Sequence[int]
+
+    def after(self, nth: int, before: int) -> int:
+        """The members of the nth expression."""
+        for slot, number in zip(self.slots, self.numbers, strict=True):
+            before = before & ~(1 << slot) | (number >> 8 * nth & 1) << slot
+        return before
 
 
 def differing(changed: Mapping[int, Changed], *, live: bool) -> dict[int, Difference]:
@@ -77,58 +112,95 @@ def differing(changed: Mapping[int, Changed], *, live: bool) -> dict[int, Differ
     also with matches that are behind, and what is live now is asked for. Relies on: the partitions
     are locked, and neither their revs nor `settled_rev` raised yet."""
     partitions = sorted(changed)
-    bases = [changed[item].base for item in partitions]
-    values = {"partitions": partitions, "bases": bases, "live": live}
-    found = {row.partition: row for row in sql.bound(_Stored, __file__, "stored_members", values)}
-    return {item: _difference(found[item], changed[item]) for item in partitions}
+    values = {
+        "partitions": partitions,
+        "bases": [changed[item].base for item in partitions],
+        "firsts": [changed[item].first for item in partitions],
+        "sizes": [changed[item].size for item in partitions],
+        "live": live,
+    }
+    found = sql.bound(_Stored, __file__, "stored_members", values)
+    columns = {item: _columns(changed[item]) for item in partitions}
+    differences: dict[int, Difference] = {}
+    unlike: dict[tuple[int, int], int] = {}
+    for row in sorted(found, key=lambda row: row.partition):
+        difference, flipped = _difference(row, changed[row.partition], columns[row.partition])
+        differences[row.partition] = difference
+        unlike |= {(row.partition, key): nth for key, nth in flipped.items()}
+    for match, nth in _whole(unlike):
+        before = bitmap.from_bytes(match.members)
+        flip = Flip(before, columns[match.partition].after(nth, before))
+        differences[match.partition].flips[match.expression] = flip
+    return differences
 
 
-def _difference(stored: _Stored, changed: Changed) -> Difference:
-    expressions, revs = stored.expressions or (), stored.revs or ()
-    rev_of = dict(zip(expressions, revs, strict=True))
-    members_of = dict(zip(expressions, stored.members or (), strict=True))
-    flips: dict[int, Flip] = {}
-    others: dict[int, Flip] = {}
-    # In the order in which everybody locks matches.
-    for key, flip in sorted(_flips(changed, members_of)):
-        chosen = flips if rev_of[key] is None else others
-        chosen[key] = flip
-    settled = {key for key, rev in rev_of.items() if rev is None}
-    answered = rev_of.keys() & set(changed.verdicts.ids)
-    return Difference(
-        stored.version,
-        settled & answered,
-        flips,
-        others,
-        has_bare=not settled <= answered,
-        has_fresh=any(rev_of[key] == changed.base for key in answered - settled),
-    )
+def _columns(changed: Changed) -> _Columns:
+    verdicts, (slots, positions) = changed.verdicts, changed.slots
+    numbers = [0 if position is None else verdicts.column(position) for position in positions]
+    return _Columns(verdicts.ids, slots, numbers)
 
 
-def _flips(changed: Changed, members_of: Mapping[int, bytes]) -> Iterator[tuple[int, Flip]]:
-    """The expressions whose stored members differ from the verdicts on any of the slots."""
-    ids, (slots, positions) = changed.verdicts.ids, changed.slots
-    # One that has no match yet is like one without members, and is not stored here.
-    size = max(map(len, members_of.values()), default=0)
-    nothing = bytes(size)
-    stored = b"".join(members_of.get(key, nothing).ljust(size, b"\0") for key in ids)
-    ones = int.from_bytes(b"\1" * len(ids), "little")
+def _whole(unlike: Mapping[tuple[int, int], int]) -> Iterator[tuple[_Whole, int]]:
+    """The matches of these (partition, expression), in the order in which everybody locks them,
+    with what is said of them."""
+    if unlike:
+        partitions, expressions = zip(*sorted(unlike), strict=True)
+        values = {"partitions": list(partitions), "expressions": list(expressions)}
+        for row in sql.bound(_Whole, __file__, "whole_members", values):
+            yield row, unlike[row.partition, row.expression]
+
+
+def _difference(
+    stored: _Stored, changed: Changed, columns: _Columns
+) -> tuple[Difference, dict[int, int]]:
+    """What is to be said without the members of settled matches that flip; and these, each with its
+    number among the verdicts."""
+    ids, packed = columns.ids, stored.settled or b""
+    pieces, has_bare = stored.pieces or b"", False
+    answered: Collection[int] = ids
+    if packed != struct.pack(f">{len(ids)}q", *ids):
+        settled = struct.unpack(f">{len(packed) // 8}q", packed)
+        size, nothing = changed.size, bytes(changed.size)
+        of = {key: pieces[nth * size : (nth + 1) * size] for nth, key in enumerate(settled)}
+        answered = of.keys() & set(ids)
+        has_bare = len(answered) < len(of)
+        # One that has no match yet is like one without members, and is not stored here.
+        pieces = b"".join(of.get(key, nothing) for key in ids)
+    unlike = _unlike(pieces, changed, columns)
+    flipped = {
+        ids[nth]: nth
+        for nth, byte in enumerate(unlike.to_bytes(len(ids), "little") if unlike else b"")
+        if byte and ids[nth] in answered
+    }
+    others, has_fresh = _others(stored, changed, columns)
+    return Difference(stored.version, answered, {}, others, has_bare, has_fresh), flipped
+
+
+def _unlike(pieces: bytes, changed: Changed, columns: _Columns) -> int:
+    """A byte for each expression, other than 0 where its members differ on any of the slots."""
+    first, size = changed.first, changed.size
+    ones = int.from_bytes(b"\1" * len(columns.ids), "little")
     unlike = 0
-    columns = []
-    for slot, position in zip(slots, positions, strict=True):
+    for slot, number in zip(columns.slots, columns.numbers, strict=True):
         place, bit = divmod(slot, 8)
-        members = 0
-        if place < size:
-            members = int.from_bytes(stored[place::size], "little") >> bit & ones
-        column = 0 if position is None else changed.verdicts.column(position)
-        unlike |= members ^ column
-        columns.append(column)
-    if not unlike:
-        return
-    holds = [column.to_bytes(len(ids), "little") for column in columns]
-    mask = bitmap.from_slots(slots)
-    for nth, differs in enumerate(unlike.to_bytes(len(ids), "little")):
-        if differs and ids[nth] in members_of:
-            before = bitmap.from_bytes(members_of[ids[nth]])
-            held = (slot for slot, column in zip(slots, holds, strict=True) if column[nth])
-            yield ids[nth], Flip(before, before & ~mask | bitmap.from_slots(held))
+        unlike |= int.from_bytes(pieces[place - first :: size], "little") >> bit & ones ^ number
+    return unlike
+
+
+def _others(stored: _Stored, changed: Changed, columns: _Columns) -> tuple[dict[int, Flip], bool]:
+    """What flips of matches that have a rev of their own; and whether one of them has a verdict,
+    and is true at the base."""
+    if not stored.expressions:
+        return {}, False
+    places = {key: nth for nth, key in enumerate(columns.ids)}
+    found, has_fresh = {}, False
+    rows = zip(stored.expressions, stored.revs or (), stored.members or (), strict=True)
+    # In the order in which everybody locks matches.
+    for key, rev, members in sorted(rows):
+        if key in places:
+            has_fresh |= rev == changed.base
+            before = bitmap.from_bytes(members)
+            after = columns.after(places[key], before)
+            if after != before:
+                found[key] = Flip(before, after)
+    return found, has_fresh

@@ -67,7 +67,7 @@ def settle(found: Mapping[int, Evaluated], places: Places) -> dict[int, set[int]
             for expression, flip in difference.flips.items()
         ]
     show(changes, places)
-    return {partition: difference.answered for partition, difference in differences.items()}
+    return {partition: set(difference.answered) for partition, difference in differences.items()}
 
 
 def show(changes: Sequence[Change], places: Places) -> None:

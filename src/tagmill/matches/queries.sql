@@ -86,20 +86,39 @@ FOR NO KEY UPDATE
 
 
 -- name: stored_members
--- What verdicts are compared with: for each partition in three arrays the expressions, own revs and members of
--- its settled matches, and of those that are true at its base by a rev of their own. With `live`: of others
--- that are live, too, and the version of what is live now. Run with `sql.bound`.
+-- What verdicts are compared with: for each partition the expressions of its settled matches, eight bytes each,
+-- and of each the bytes of its members from `first` on, one after the other (some bytes in place of 64 kB); then
+-- the expressions, own revs and members of those that are true at its base by a rev of their own. With `live`:
+-- of others that are live, too, and the version of what is live now. Run with `sql.bound`.
 -- Relies on: the partitions are locked, and neither their revs nor `settled_rev` raised yet.
 SELECT given.id, CASE WHEN %(live)s::bool THEN (SELECT version FROM live_version) END,
-       array_agg(m.expression_id) FILTER (WHERE m.expression_id IS NOT NULL),
-       array_agg(m.rev) FILTER (WHERE m.expression_id IS NOT NULL),
-       array_agg(m.members) FILTER (WHERE m.expression_id IS NOT NULL)
-FROM unnest(%(partitions)s::bigint[], %(bases)s::bigint[]) AS given (id, base)
+       string_agg(int8send(m.expression_id), '' ORDER BY m.expression_id)
+           FILTER (WHERE m.expression_id IS NOT NULL AND m.rev IS NULL),
+       string_agg(CASE WHEN octet_length(m.members) >= given.first + given.size
+                       THEN substring(m.members FROM given.first + 1 FOR given.size)
+                       ELSE substring(m.members || decode(repeat('00', given.first + given.size), 'hex')
+                                      FROM given.first + 1 FOR given.size)
+                  END, '' ORDER BY m.expression_id)
+           FILTER (WHERE m.expression_id IS NOT NULL AND m.rev IS NULL),
+       array_agg(m.expression_id) FILTER (WHERE m.rev IS NOT NULL),
+       array_agg(m.rev) FILTER (WHERE m.rev IS NOT NULL),
+       array_agg(m.members) FILTER (WHERE m.rev IS NOT NULL)
+FROM unnest(%(partitions)s::bigint[], %(bases)s::bigint[], %(firsts)s::int[], %(sizes)s::int[])
+    AS given (id, base, first, size)
 LEFT JOIN match m ON m.partition_id = given.id
                  AND (m.rev IS NULL OR m.rev = given.base
                       OR %(live)s::bool
                          AND EXISTS (SELECT FROM live_expression live WHERE live.id = m.expression_id))
 GROUP BY given.id
+
+
+-- name: whole_members
+-- The members of these matches, in the order in which everybody locks them. Run with `sql.bound`.
+-- Relies on: as `stored_members`.
+SELECT m.partition_id, m.expression_id, m.members
+FROM unnest(%(partitions)s::bigint[], %(expressions)s::bigint[]) AS given (partition_id, expression_id)
+JOIN match m ON m.partition_id = given.partition_id AND m.expression_id = given.expression_id
+ORDER BY 1, 2
 
 
 -- name: flip_members

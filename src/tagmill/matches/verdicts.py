@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import structlog
 
@@ -65,6 +65,17 @@ def current() -> ExpressionSet:
     """The set that is live now; it is read and compiled where its version was not seen before."""
     (version,) = sql.values(__file__, "live_version", {})
     return _sets.of(version)
+
+
+def last() -> ExpressionSet | None:
+    """What `current` said last in this process, which may be another set by now: whoever uses it
+    compares its version under the lock. None before that, and after `forget`."""
+    return _sets.last
+
+
+def forget(superseded: ExpressionSet) -> None:
+    """It is not what is live."""
+    _sets.forget(superseded)
 
 
 class Verdicts:
@@ -136,10 +147,16 @@ class _Sets:
         self._lock = threading.Lock()
         self._sets: dict[str, ExpressionSet] = {}
         self._plans: dict[bytes, Expression | None] = {}
+        self.last: ExpressionSet | None = None
 
     def of(self, version: str) -> ExpressionSet:
         found = self._sets.get(version)
-        return found if found is not None else self._read()
+        self.last = found if found is not None else self._read()
+        return self.last
+
+    def forget(self, superseded: ExpressionSet) -> None:
+        if self.last is superseded:
+            self.last = None
 
     def _read(self) -> ExpressionSet:
         # What is live may have changed again since: the rows say which version they are.
@@ -169,19 +186,22 @@ class _Sets:
 def _evaluate(
     documents: Sequence[Mapping[str, str]], plans: Mapping[int, Expression], ends: float
 ) -> Verdicts:
-    ids, groups = list(plans), list[Sequence[bytes]]()
+    ids, chosen, groups = list(plans), list(plans.values()), list[Sequence[bytes]]()
     began = time.thread_time()
     for first in range(0, len(documents), GROUP):
         # Where all of it would take too long, some of it is no use.
         now = time.thread_time()
         if first and now + (now - began) / first * (len(documents) - first) > ends:
             return UNKNOWN
-        chosen = [plans[key] for key in ids]
         found = _group(documents[first : first + GROUP], chosen, ends)
-        answered = [bits for bits in found if isinstance(bits, bytes)]
-        if len(answered) < len(ids):
+        answered = cast(Sequence[bytes], found)
+        if any(kind is not bytes for kind in set(map(type, found))):
             kept = [isinstance(bits, bytes) for bits in found]
-            ids = list(itertools.compress(ids, kept))
+            answered = list(itertools.compress(answered, kept))
+            ids, chosen = (
+                list(itertools.compress(ids, kept)),
+                list(itertools.compress(chosen, kept)),
+            )
             groups = [list(itertools.compress(group, kept)) for group in groups]
         groups.append(answered)
     return Verdicts(ids, groups)
