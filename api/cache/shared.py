@@ -51,18 +51,26 @@ class Shared:
     def take(self, name: Name, is_good: Callable[[Entry], bool]) -> tuple[Entry | None, bool]:
         """What the servers have under the name, if it is good; without, whether the caller is the
         one to build it."""
+        entry = self._look(name)
+        if entry is None or not (entry.coding == LEFT_OUT or is_good(entry)):
+            leased = self._call(lambda cache: cache.add(_lease(name), b"1", LEASE_SECONDS))
+            # Who had the lease until now has stored the body before it let go.
+            entry = self._look(name) if leased else None
+            if entry is None or not (entry.coding == LEFT_OUT or is_good(entry)):
+                metrics.CACHE_SERVERS.labels("miss").inc()
+                return None, leased is not False
+            self.release(name)
+        if entry.coding == LEFT_OUT:
+            return None, True
+        metrics.CACHE_SERVERS.labels("hit").inc()
+        return entry, False
+
+    def _look(self, name: Name) -> Entry | None:
         found = self._call(lambda cache: cache.get(name.key))
         entry = opened(name, found, self._secret)
         if found is not None and entry is None:
             metrics.CACHE_SERVERS.labels("damaged").inc()
-        if entry is not None and entry.coding == LEFT_OUT:
-            return None, True
-        if entry is not None and is_good(entry):
-            metrics.CACHE_SERVERS.labels("hit").inc()
-            return entry, False
-        metrics.CACHE_SERVERS.labels("miss").inc()
-        leased = self._call(lambda cache: cache.add(_lease(name), b"1", LEASE_SECONDS))
-        return None, leased is not False
+        return entry
 
     def put(self, name: Name, entry: Entry, asked: Name) -> None:
         """Store the body, and let go who waits for what was asked for: it may be of a newer

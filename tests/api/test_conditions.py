@@ -82,7 +82,6 @@ def test_only_what_was_seen_is_deleted(things: APIClient, address: str) -> None:
         ("post", "tags/gpu/assign"),
         ("post", "tags/gpu/rebuild"),
         ("post", "nodes/"),
-        ("post", "nodes/import"),
         ("post", "clusters/"),
         ("post", "user-tokens/"),
         ("patch", "users/ann"),

@@ -65,7 +65,7 @@ def first(worker: Worker, *holds: int) -> list[int]:
     epoch = membership.epoch()
     spent = membership.SpentQuotas(False, False, False, str(worker.incarnation), epoch)
     owns = membership.owned(worker.id, spent)
-    return [item.partition for item in leases.queue.candidates(None, holds, owns)]
+    return [item.partition for item in leases.queue.candidates(None, holds, owns.first(holds))]
 
 
 def silence(*found: Worker, seconds: int = 3600) -> None:
@@ -103,6 +103,19 @@ def test_a_worker_is_leased_what_it_owns_then_what_it_holds(partitions: list[int
     assert first(two, theirs[3]) == [*mine, theirs[3], *theirs[:3], *theirs[4:]]
     leased = leases.grant(two, 2, []).answer.leases
     assert [item.partition for item in leased] == mine[:2]
+
+
+def test_who_comes_fetches_its_share_first_and_who_gives_it_away_no_more_of_it(
+    partitions: list[int],
+) -> None:
+    """As at the start of a site: its workers come one after the other, and hold nothing."""
+    old, new = joined("old"), a_worker(name="new")
+    share = told(new)
+    rest = [key for key in partitions if key not in share]
+    assert first(new) == [*sorted(share), *rest]
+    assert first(old) == [*rest, *sorted(share)]
+    held = max(share)
+    assert first(old, held) == [held, *rest, *sorted(share - {held})]
 
 
 def test_whoever_is_idle_is_leased_anything(partitions: list[int]) -> None:

@@ -79,7 +79,7 @@ class Uploads:
 
 def _documents(name: str) -> list[tuple[str, str]]:
     node = Node.objects.get(system_id=name, deleted_at=None)
-    return list(node.documents.values_list("probe", "xml"))
+    return [(item.probe, item.xml) for item in node.documents.all()]
 
 
 def _until(condition: Callable[[], bool], running: list[Future[None]]) -> None:

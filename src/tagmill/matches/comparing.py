@@ -44,7 +44,7 @@ class Changed(NamedTuple):
 
     @property
     def first(self) -> int:
-        """Of the bytes of a bitmap that have these slots."""
+        """The first byte of a bitmap that has one of these slots."""
         return min(self.slots.slots, default=0) // 8
 
     @property

@@ -102,7 +102,7 @@ def grant(
     *,
     by_set: bool = False,
 ) -> Granted:
-    """Up to `max_partitions` partitions with what is stale in each: those that the worker owns
+    """Up to `max_partitions` partitions with what is stale in each: those of the worker's share
     first, then those that it holds, and no more than its share, so that waiting workers get some.
     May be none.
 
@@ -117,7 +117,7 @@ def grant(
     with transaction.atomic():
         spent = _begin(worker)
         owns = membership.owned(worker.id, spent)
-        while found := queue.candidates(clusters, holds, owns):
+        while found := queue.candidates(clusters, holds, owns.first(holds)):
             candidates, kind = policy.choose(found, spent)
             nodes = {item.partition: item.nodes for item in candidates}
             work = _Work(kind, nodes, set(holds), speed, by_set)
@@ -130,8 +130,8 @@ def grant(
             if answer.leases or not jobs:
                 leased = {item.partition for item in answer.leases}
                 of = frozenset(item.cluster for item in candidates if item.partition in leased)
-                return Granted(answer, of, owns, spent.epoch)
-        return Granted(LeaseAnswer([], {}), frozenset(), owns, spent.epoch)
+                return Granted(answer, of, owns.counting, spent.epoch)
+        return Granted(LeaseAnswer([], {}), frozenset(), owns.counting, spent.epoch)
 
 
 class _Work(NamedTuple):

@@ -78,25 +78,39 @@ class _Stored(NamedTuple):
         return dict(zip(self.partitions, found, strict=True))
 
 
+class Owned(NamedTuple):
+    """The partitions that a worker is preferred for, and those that it is to hold. Until it has
+    warmed the second, another one is preferred for them."""
+
+    counting: frozenset[int] = frozenset()
+    share: frozenset[int] = frozenset()
+
+    def first(self, holds: Iterable[int]) -> frozenset[int]:
+        """What it is best leased when it asks for work. What is on its way to another worker only
+        where it is here still: nobody should fetch it for the time until then."""
+        return self.share | self.counting.intersection(holds)
+
+
 class _Known(NamedTuple):
-    """What this process has read: by worker, the partitions that it is preferred for."""
+    """What this process has read, by worker."""
 
     incarnation: str
     epoch: int
-    owns: dict[int, frozenset[int]]
+    owns: dict[int, Owned]
 
 
+_NOTHING = Owned()
 _known = _Known("", 0, {})
 
 
-def owned(worker: int, now: SpentQuotas) -> frozenset[int]:
-    """The partitions that the worker is preferred for. Asks the database once an epoch."""
+def owned(worker: int, now: SpentQuotas) -> Owned:
+    """Asks the database once an epoch."""
     global _known  # noqa: PLW0603 - one for the process, replaced as a whole
     if not now.epoch:
-        return frozenset()
+        return _NOTHING
     if now.epoch > _known.epoch or now.incarnation != _known.incarnation:
         _known = _read(now.incarnation)
-    return _known.owns.get(worker, frozenset())
+    return _known.owns.get(worker, _NOTHING)
 
 
 def epoch() -> int:
@@ -176,12 +190,18 @@ def _stored() -> list[_Stored]:
 
 
 def _read(named: str) -> _Known:
-    found: dict[int, list[int]] = defaultdict(list)
+    counting: dict[int, list[int]] = defaultdict(list)
+    shares: dict[int, list[int]] = defaultdict(list)
     stored = _stored()
     for item in stored:
         for partition, worker in zip(item.partitions, item.counting, strict=True):
-            found[worker].append(partition)
-    owns = {worker: frozenset(partitions) for worker, partitions in found.items()}
+            counting[worker].append(partition)
+        for partition, worker in zip(item.partitions, item.owners, strict=True):
+            shares[worker].append(partition)
+    owns = {
+        worker: Owned(frozenset(counting[worker]), frozenset(shares[worker]))
+        for worker in counting.keys() | shares.keys()
+    }
     return _Known(named, max((item.epoch for item in stored), default=0), owns)
 
 
