@@ -104,7 +104,9 @@ def test_nothing_waits_for_more_than_a_second_behind_a_rebuild(
     evaluating = count * speed.evaluating(1024, named)
     reading = count * speed.reading(1024, is_held=is_held)
     assert count >= 1 and named
-    assert evaluating <= policy.REBUILD_SECONDS
+    assert evaluating <= max(
+        policy.REBUILD_SECONDS, speed.evaluating(1024, min(tags, policy.MIN_NAMED))
+    )
     assert reading + evaluating <= 1
     # And no less than it may: a round trip for each has its price, too.
     assert evaluating + reading > policy.REBUILD_SECONDS / 2 or count == len(waiting)
@@ -113,7 +115,8 @@ def test_nothing_waits_for_more_than_a_second_behind_a_rebuild(
 def test_one_expression_of_one_partition_is_leased_however_long_it_takes() -> None:
     slow = Speed(document=1.0, evaluation=1.0)
     assert policy.fitting([candidate(1, REBUILD), candidate(2, REBUILD)], 5, slow, set()) == 1
-    assert policy.part(5, 4096, Speed(0.0, 1.0), is_held=True) == 1
+    assert policy.part(5, 4096, Speed(0.0, 1.0), is_held=True) == 5
+    assert policy.part(50, 4096, Speed(0.0, 1.0), is_held=True) == policy.MIN_NAMED
     assert policy.part(5, 0, slow, is_held=False) == 5
     assert policy.part(5, 4096, None, is_held=False) == 5
     assert policy.fitting([candidate(1, REBUILD)] * 9, 5, None, set()) == 9

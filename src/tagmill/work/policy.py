@@ -34,6 +34,9 @@ MAX_OVERTAKEN = 8
 RIDERS = 4
 # An ordinary lease of many partitions, each to be fetched, would keep previews of them waiting.
 MAX_ORDINARY = 16
+# An evaluator that parses the documents of each lease anew, as lxml does, takes hardly longer for
+# so many expressions than for one; the kernel is quick enough never to be given so few.
+MIN_NAMED = 8
 # A lease and its completion cost as much as so many partitions that are held: fewer are not worth
 # a round trip each.
 MIN_HELD = 4
@@ -163,12 +166,12 @@ def fitting(
 def part(count: int, nodes: int, speed: Speed | None, *, is_held: bool) -> int:
     """How many of so many expressions, stale in a partition of so many nodes, a lease names: what a
     worker evaluates within REBUILD_SECONDS, or within the time that it takes to read the nodes, if
-    that is longer; one at least."""
+    that is longer; MIN_NAMED at least."""
     if speed is None:
         return count
     seconds = max(REBUILD_SECONDS, speed.reading(nodes, is_held=is_held))
     each = nodes * speed.evaluation
-    return count if each * count <= seconds else max(1, int(seconds / each))
+    return min(count, max(MIN_NAMED, int(seconds / each))) if each else count
 
 
 def named(stale: list[Stale], kind: Kind) -> tuple[list[Stale], Kind]:
