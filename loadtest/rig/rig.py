@@ -100,7 +100,8 @@ class Rig:
         with running(stack):
             # Periodic tasks would fall into one measurement and not into another.
             stack.start_server("--no-maintenance", *server)
-            stack.start_workers(workers, *options)
+            # Cold is cold: nothing is warmed before it is measured.
+            stack.start_workers(workers, "--offered", "0", *options)
             self.wait(lambda: stack.parked_polls() >= workers, stack)
             api = Api(stack.url, self.api_token)
             try:

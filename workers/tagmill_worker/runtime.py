@@ -261,10 +261,11 @@ class Worker:
         self._shares.told(epoch)
 
     def _room(self) -> int:
-        """The bytes that the worker can hold."""
+        """The bytes that the worker offers to hold."""
         has_cache = self.tier is not None and self.tier.upkeep.is_on
         on_disk = self._settings.cache_bytes if has_cache else 0
-        return min(MAX_ROOM, max(on_disk, self._settings.store_bytes))
+        room = self._settings.offered * max(on_disk, self._settings.store_bytes)
+        return min(MAX_ROOM, int(room))
 
     def _unwanted(self, answer: LeaseAnswer) -> None:
         """They came when nobody waited for them any more: the worker stops, or registers anew."""

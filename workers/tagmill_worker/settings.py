@@ -211,6 +211,12 @@ class Settings:
     cache_flush_seconds: float = option(
         flush_seconds, "60", "The longest that one waits to be uploaded, 1 to 86400 seconds."
     )
+    offered: float = option(
+        share,
+        "1",
+        "Share of what it can hold, 0 to 1, by which it owns partitions. 0: it owns none, and holds"
+        " what it was leased.",
+    )
     shadow: float = option(
         share, "0", "Share of the documents, 0 to 1, on which the kernel is compared with lxml."
     )
