@@ -253,7 +253,6 @@ def test_a_file_that_is_not_right_is_set_aside_and_fetched_again(
         (files.IMAGE, "schema"),
         (files.IMAGE, "foreign"),
         (files.SLOTS, flip),
-        (files.SLOTS, remove),
     ],
 )
 def test_an_image_that_is_not_right_is_made_again_from_its_page(
@@ -284,6 +283,27 @@ def test_an_image_that_is_not_right_is_made_again_from_its_page(
         await life.evaluate()
         await third.stop()
         assert third.value("tagmill_worker_cache_images_total", outcome="opened") == 2 * PARTITIONS
+
+    run(story())
+
+
+@only_kernel
+@pytest.mark.parametrize("suffix", folders.IMAGE_FILES)
+def test_half_an_image_is_no_damage(life: Life, suffix: str, log: list[Any]) -> None:
+    """A worker was killed between its two files: it is made again, and nobody is alarmed."""
+
+    async def story() -> None:
+        await life.first()
+        life.file(1, suffix).unlink()
+        rig = life.start()
+        await life.evaluate()
+        await life.kept(1)
+        await rig.stop()
+        assert rig.api.pages == []
+        assert said(log, "cache_damaged") == []
+        assert rig.value("tagmill_worker_cache_images_total", outcome="damaged") == 0
+        opened = rig.value("tagmill_worker_cache_images_total", outcome="opened")
+        assert opened == 2 * PARTITIONS - 1
 
     run(story())
 

@@ -121,8 +121,10 @@ class Flusher:
         self._metrics.cache_dirty_age.set(self._entries.oldest_dirty())
 
     def is_done(self) -> bool:
-        """Whether nothing is left that can be shared."""
-        return not self._running and self._next(hurry=True) is None
+        """Whether nothing is left that can be shared, nor about to be: what is being written to the
+        disk is shared once it is there."""
+        is_writing = any(entry.waiting for entry in self._entries)
+        return not self._running and not is_writing and self._next(hurry=True) is None
 
     def ask(self) -> None:
         """Everything dirty, from now on until that is done."""

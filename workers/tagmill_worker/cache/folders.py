@@ -14,18 +14,21 @@ from tagmill_worker.cache.files import Damaged, Place, Stored
 
 # Enough to look into what happened, and no more: they take room from what is good.
 MAX_ASIDE = 8
+IMAGE_FILES = (files.IMAGE, files.SLOTS)
 
 
 @dataclass(slots=True)
 class Found:
     """A partition's files. `chain`: those that make it, oldest first. `images`: bytes of the images
     of its pages, by the page's digest. `shared`: the number of the last that others have, 0 for
-    none. `rest`: what nobody needs; `damaged`: with the reason."""
+    none. `halves`: one file of an image without the other: a worker was killed between them, or the
+    child is about to write the second. `rest`: what nobody needs; `damaged`: with the reason."""
 
     partition: int
     chain: list[Stored]
     images: dict[str, int] = field(default_factory=dict)
     shared: int = 0
+    halves: list[Path] = field(default_factory=list)
     rest: list[Path] = field(default_factory=list)
     damaged: list[tuple[Path, str]] = field(default_factory=list)
 
@@ -48,14 +51,17 @@ def find(place: Place) -> Found:
     found = Found(place.partition, chain, damaged=damaged)
     found.rest = [item.path for item in stored if item not in chain]
     numbers = {item.path.stem: item.head.number for item in chain}
+    names = set(others)
     for path in others:
         if path.suffix == files.SHARED and path.stem in numbers:
             found.shared = max(found.shared, numbers[path.stem])
-        elif path.suffix in (files.IMAGE, files.SLOTS) and path.stem in wanted:
+        elif path.suffix not in IMAGE_FILES or path.stem not in wanted:
+            found.rest.append(path)
+        elif all(path.with_suffix(suffix) in names for suffix in IMAGE_FILES):
             size = found.images.get(path.stem, 0) + path.stat().st_size
             found.images[path.stem] = size
         else:
-            found.rest.append(path)
+            found.halves.append(path)
     return found
 
 
@@ -70,7 +76,7 @@ def open_incarnation(
         for path, reason in found.damaged:
             damaged(path, reason)
             set_aside(directory, path)
-        delete(found.rest)
+        delete(found.rest + found.halves)
         if found.chain:
             kept.append(found)
         else:
