@@ -33,7 +33,7 @@ from tagmill.flows.settling import Evaluated
 from tagmill.flows.writes import DocumentKey, Packed, Stored, Writes, check_probes
 from tagmill.work import policy, queue
 
-__all__ = ["Upload", "Verdict", "delete", "store", "store_checked", "store_requests"]
+__all__ = ["Upload", "Verdict", "delete", "finish", "store", "store_checked", "store_requests"]
 
 log = structlog.get_logger("tagmill.ingest")
 
@@ -149,7 +149,7 @@ def _delete(system_id: str, expects: Callable[[Stored], None] | None) -> bool:
             expects(nodes[system_id])
         writes = Writes(held)
         writes.delete(nodes[system_id])
-        waiting = _finish(held, writes, evaluated)
+        waiting = finish(held, writes, evaluated)
         queue.defer_partitions(waiting, policy.CHANGE)
     return not waiting
 
@@ -276,7 +276,7 @@ def _apply(
         number: _write(change, nodes.get(change.checked.upload.system_id), held, writes)
         for number, change in changes.items()
     }
-    waiting = _finish(held, writes, evaluated)
+    waiting = finish(held, writes, evaluated)
     queue.defer_partitions(waiting, policy.CHANGE)
     places = {item.system_id: item.partition for item in writes.changed if item.system_id}
     return {
@@ -338,7 +338,7 @@ def _room(held: HeldPartitions, cluster_id: int) -> Any:
     return partition
 
 
-def _finish(held: HeldPartitions, writes: Writes, evaluated: Evaluated) -> list[int]:
+def finish(held: HeldPartitions, writes: Writes, evaluated: Evaluated) -> list[int]:
     """Write everything, settle what was evaluated, and raise the revs. The partitions that are left
     to the queue: the last thing done."""
     with sql.pipelined() if writes.are_updates else contextlib.nullcontext():
