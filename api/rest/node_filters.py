@@ -35,7 +35,7 @@ def _before(place: str) -> int:
 
 BEGIN = Filter(
     "begin",
-    "Those from this place on, `partition.slot` as `tags/{name}/members` has them; without `after`.",
+    "From this place on, `partition.slot` as in `tags/{name}/members`; not with `after`.",
     {"type": "string", "pattern": r"^[0-9]{1,18}\.[0-9]{1,6}$"},
     _before,
 )

@@ -100,7 +100,7 @@ class PartitionMembers(serializers.Serializer[Any]):
 class Members(serializers.Serializer[Any]):
     count = serializers.IntegerField()
     partitions = PartitionMembers(
-        many=True, help_text="In the order of the list of nodes; those without members are left out."
+        many=True, help_text="In the order of the list of nodes; without those that have none."
     )
 
 
