@@ -1,4 +1,4 @@
-"""`bench turnover`: machines come and go until so many times the fleet has, and how large it is then.
+"""`bench turnover`: machines come and go, so many times the fleet in all, and how large it is then.
 
 Uploads and deletions are the domain's own, settled by the kernel; compaction runs as a server runs
 it, and vacuum as PostgreSQL would. At most twice the partitions and bytes may be left.
@@ -59,7 +59,8 @@ class TurnoverBench(Bench):
         before, after = result["before"], result["after"]
         console.print(
             f"{result['changed']:,} nodes came and as many went: {before['partitions']} partitions "
-            f"became {after['partitions']}, {before['bytes'] / 1e6:.1f} MB {after['bytes'] / 1e6:.1f}, "
+            f"became {after['partitions']}, {before['bytes'] / 1e6:.1f} MB became "
+            f"{after['bytes'] / 1e6:.1f}, "
             f"{after['tombstones']:,} tombstones; {result['moved']:,} nodes were moved, "
             f"{1e3 * result['move_seconds'] / max(1, result['moved']):.2f} ms each"
         )
@@ -79,7 +80,7 @@ def _run(options: dict[str, Any], session: Session) -> dict[str, Any]:
         with rig.stack(1, []) as running:
             running.settle()
     before = _size()
-    chosen = random.Random(options["seed"])
+    chosen = random.Random(options["seed"])  # noqa: S311 - no secret
     alive = list(Node.objects.filter(deleted_at=None).values_list("system_id", flat=True))
     changed = moved = 0
     seconds = 0.0
@@ -94,7 +95,12 @@ def _run(options: dict[str, Any], session: Session) -> dict[str, Any]:
                 generate_node(nodes + changed + number, options["seed"], options["profile"])
                 for number in range(count)
             ]
-            ingest.store([Upload(item.system_id, "site-1", item.hostname, probes=item.probes) for item in made])
+            ingest.store(
+                [
+                    Upload(item.system_id, "site-1", item.hostname, probes=item.probes)
+                    for item in made
+                ]
+            )
             alive += [item.system_id for item in made]
             changed += count
         begin = time.perf_counter()

@@ -77,9 +77,7 @@ def run() -> int:
 
 
 def figures() -> Figures:
-    (found,) = sql.named(
-        Figures, __file__, "partition_figures", {"below": load().compact_below}
-    )
+    (found,) = sql.named(Figures, __file__, "partition_figures", {"below": load().compact_below})
     return found
 
 

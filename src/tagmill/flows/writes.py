@@ -111,9 +111,8 @@ class Writes:
     def create(self, checked: CheckedUpload, partition: Held) -> int:
         upload = checked.upload
         digests = {probe: item.digest for probe, item in checked.documents.items() if item}
-        self._insert(
-            upload.system_id, upload.hostname or "", upload.kind or KIND, partition, digests
-        )
+        names = upload.system_id, upload.hostname or "", upload.kind or KIND
+        self._insert(names, partition, digests)
         self._new[upload.system_id] = checked, partition.cluster_id
         return partition.rev
 
@@ -135,9 +134,8 @@ class Writes:
     def move(self, node: Stored, checked: CheckedUpload, partition: Held) -> int:
         """A tombstone where it was and a new slot; documents and tags come along."""
         self._leave_tombstone(node)
-        slot = self._insert(
-            node.system_id, *_described(node, checked), partition, node.digests_after(checked), node
-        )
+        names = node.system_id, *_described(node, checked)
+        slot = self._insert(names, partition, node.digests_after(checked), node)
         self._moved.append((node, partition, slot))
         self._new[node.system_id] = checked, partition.cluster_id
         return partition.rev
@@ -149,20 +147,19 @@ class Writes:
 
     def _insert(
         self,
-        system_id: str,
-        hostname: str,
-        kind: str,
+        names: tuple[str, str, str],
         partition: Held,
         digests: dict[str, bytes],
         old: Stored | None = None,
     ) -> int:
+        """`names`: system_id, hostname and kind; `old`: where the node was."""
         slot = partition.give_slot()
         digest = node_digest(digests)
-        self.changed.append(Changed(partition.id, slot, system_id, digests))
+        self.changed.append(Changed(partition.id, slot, names[0], digests))
         moved = old and old.id
         # To whom it only moves within its cluster, it has not changed.
         same = old.id if old and old.cluster_id == partition.cluster_id else None
-        row = (system_id, hostname, kind, partition.id, slot, partition.rev, digest, moved, same)
+        row = (*names, partition.id, slot, partition.rev, digest, moved, same)
         self._inserted.append(row)
         return slot
 

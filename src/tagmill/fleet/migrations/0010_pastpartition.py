@@ -6,22 +6,43 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('fleet', '0009_documents_at_rest'),
+        ("fleet", "0009_documents_at_rest"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='PastPartition',
+            name="PastPartition",
             fields=[
-                ('id', models.BigIntegerField(help_text="the partition's, never used again", primary_key=True, serialize=False)),
-                ('cluster', models.CharField(help_text='its name when the partition went', max_length=256)),
-                ('names', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=64, null=True), help_text='system_ids by slot', size=None)),
-                ('gone_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
+                (
+                    "id",
+                    models.BigIntegerField(
+                        help_text="the partition's, never used again",
+                        primary_key=True,
+                        serialize=False,
+                    ),
+                ),
+                (
+                    "cluster",
+                    models.CharField(help_text="its name when the partition went", max_length=256),
+                ),
+                (
+                    "names",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.CharField(max_length=64, null=True),
+                        help_text="system_ids by slot",
+                        size=None,
+                    ),
+                ),
+                (
+                    "gone_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                    ),
+                ),
             ],
             options={
-                'db_table': 'past_partition',
+                "db_table": "past_partition",
             },
         ),
     ]

@@ -4,15 +4,16 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('matches', '0007_trail'),
+        ("matches", "0007_trail"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='matchchange',
-            name='is_move',
-            field=models.BooleanField(help_text='true: of nodes that moved within their cluster; else null', null=True),
+            model_name="matchchange",
+            name="is_move",
+            field=models.BooleanField(
+                help_text="true: of nodes that moved within their cluster; else null", null=True
+            ),
         ),
     ]
