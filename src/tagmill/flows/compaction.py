@@ -52,7 +52,7 @@ class _Fresh(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """Of all partitions; `sparse`: those that are to be emptied."""
+    """What all partitions have together; `sparse`: those that are to be emptied."""
 
     partitions: int
     nodes: int
