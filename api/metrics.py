@@ -74,7 +74,7 @@ REQUESTS = Counter(
 )
 REQUEST_SECONDS = Histogram(
     "tagmill_http_request_seconds",
-    "From the end of a request to the end of its answer, without long-polls, event streams and exports",
+    "From the end of a request to that of its answer, without long-polls, event streams, exports",
     ["route"],
     buckets=(0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30),
     registry=REGISTRY,
