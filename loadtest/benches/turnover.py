@@ -30,8 +30,8 @@ TABLES = ("node", "document", "partition", "match", "assignment", "vocabulary", 
 MAX_TIMES = 100
 MAX_GROWTH = 2.0
 MAX_EVALUATIONS = 50_000
-# The share of the nodes that come, and go, between two runs of the maintenance; autovacuum comes when
-# a fifth of a table has changed.
+# The share of the nodes that come, and go, between two runs of the maintenance; autovacuum comes
+# when a fifth of a table has changed.
 STEP = 0.1
 TOGETHER = 50
 
