@@ -14,6 +14,7 @@ mod common;
 mod dag;
 mod explain;
 mod finder;
+mod firsts;
 mod local;
 mod needs;
 mod projection;
