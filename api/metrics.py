@@ -48,7 +48,7 @@ CONTENT_TYPE = prometheus.CONTENT_TYPE_PLAIN_0_0_4
 # Several Prometheus servers scrape; the database is read once in this time.
 CACHE_SECONDS = 5.0
 # Routes that wait: their duration says how long there was nothing to do, or how long workers took.
-WAITING_ROUTES = frozenset({"lease", "events", "preview"})
+WAITING_ROUTES = frozenset({"lease", "events", "export", "preview"})
 # Set by the parent of several processes: where their numbers are, and whose these are.
 DIRECTORY, SLOT = "PROMETHEUS_MULTIPROC_DIR", "_TAGMILL_SLOT"
 # A file that has just been made is empty for a moment.
@@ -74,7 +74,7 @@ REQUESTS = Counter(
 )
 REQUEST_SECONDS = Histogram(
     "tagmill_http_request_seconds",
-    "From the end of a request to the end of its answer, without long-polls and event streams",
+    "From the end of a request to that of its answer, without long-polls, event streams, exports",
     ["route"],
     buckets=(0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30),
     registry=REGISTRY,

@@ -1,6 +1,7 @@
 """Transactions that span the rooms below. No room imports this one, and it has no tables.
 
-- `ingest`, `imports`: uploads, one by one and in bulk.
+- `ingest`, `imports`: uploads, one by one and in bulk; `replacing`: a node as an upload says it.
+- `exports`: nodes with their documents, in chunks.
 - `completions`: results of workers are applied.
 - `clusters`: a cluster is deleted with all that belongs to it.
 - `feed`: what has changed since a cursor, complete and in order.
@@ -13,9 +14,11 @@ __all__ = [
     "clusters",
     "completions",
     "diagnosis",
+    "exports",
     "feed",
     "imports",
     "ingest",
     "maintenance",
+    "replacing",
     "restoring",
 ]

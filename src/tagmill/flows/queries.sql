@@ -388,3 +388,21 @@ JOIN rebuild r ON r.id > %(after)s
 LEFT JOIN auth_user u ON u.id = r.requested_by_id
 ORDER BY r.id
 LIMIT %(most)s
+
+
+-- name: exported_documents
+-- The documents of the nodes at these (partition, slot), by node and probe. Of nodes beyond as many as have
+-- `max_bytes` of XML together, but for the first, it is only said that they are cut.
+-- Relies on: nothing. Run with `sql.bound`.
+SELECT partition_id, slot, probe, CASE WHEN is_cut THEN NULL ELSE xml END,
+       CASE WHEN is_cut THEN NULL ELSE packed END, dictionary_id, size, is_cut
+FROM (
+    SELECT n.partition_id, n.slot, d.*,
+           sum(d.size) OVER so_far > %(max_bytes)s AND dense_rank() OVER so_far > 1 AS is_cut
+    FROM unnest(%(partitions)s::bigint[], %(slots)s::int[]) AS place (partition_id, slot)
+    JOIN node n ON n.partition_id = place.partition_id AND n.slot = place.slot
+    JOIN document d ON d.node_id = n.id
+    -- What is summed up includes all of a node.
+    WINDOW so_far AS (ORDER BY n.partition_id, n.slot)
+) found
+ORDER BY partition_id, slot, probe
