@@ -43,6 +43,7 @@ from api.server.child import Place
 from api.server.completion import CompletionResource
 from api.server.documents import DocumentResource
 from api.server.events import PREVIEWS, REBUILDS, EventsResource, Kind
+from api.server.exports import ExportResource
 from api.server.expression_sets import ExpressionSetResource
 from api.server.feed import ChangesResource, Together, Waiting
 from api.server.front import ListingResource
@@ -72,7 +73,6 @@ log = structlog.get_logger("tagmill.server")
 STOP_SECONDS = 5.0
 # How old the gauges are that another process shows of this one.
 REPORT_SECONDS = 0.5
-IMPORT = imports.OPERATION.pattern
 WORK, PROGRESS, PREVIEW = "tagmill_work", "tagmill_progress", "tagmill_preview"
 
 
@@ -113,9 +113,11 @@ class Server:
         self.has_ended = True
         django: Any = get_wsgi_application()
         wsgi: Any = WSGIResource(reactor, self._rest.pool, django)
-        self.routes = [*self._routes(), *self._keeping(django), self._import(wsgi)]
+        self.routes = [*self._routes(), *self._keeping(django), *self._imports(wsgi)]
         self.routes.append(self._document(wsgi))
-        self.routes += [*self._asking(wsgi), *self._watching(), *self._listings(wsgi)]
+        listings = self._listings(wsgi)
+        self.routes += [*self._asking(wsgi), *self._watching()]
+        self.routes += [self._export(wsgi, listings), *listings]
         # Behind proxies, every connection is of a proxy's address.
         of_address = None if config.trusted_proxies else config.connections_per_address
         caps = Caps(config.connections, of_address, config.unread_bytes)
@@ -265,9 +267,12 @@ class Server:
             ),
         ]
 
-    def _import(self, fallback: Any) -> Route:
+    def _imports(self, fallback: Any) -> list[Route]:
         # Everything but POST is Django's, whose view declares the limit of a body.
-        return _native("import", imports.OPERATION, lambda: ImportResource(fallback), None)
+        return [
+            _native("import", kind.operation, lambda: ImportResource(fallback), None)
+            for kind in imports.KINDS
+        ]
 
     def _document(self, django: Any) -> Route:
         make = partial(DocumentResource, self._uploads, django)
@@ -304,6 +309,13 @@ class Server:
             for listing in LISTINGS
         ]
 
+    def _export(self, django: Any, listings: list[Route]) -> Route:
+        """Pages of nodes are answered as they are elsewhere."""
+        path = "/api/v1/nodes"
+        pages = (each.make for each in listings if each.pattern.fullmatch(path.encode()))
+        page = next(pages, lambda: django)
+        return _route("export", path, lambda: ExportResource(self._native, page()))
+
     def _make_bodies(self) -> Bodies:
         config = self._config
         shared = Shared(config.cache_item_bytes) if caches.has_bodies(config) else None
@@ -313,10 +325,11 @@ class Server:
         return Watch(self._reactor, kind.pace, partial(self._native.call, kind.read))
 
     def _intake(self, request: Request) -> Import | None:
-        if request.method != b"POST" or not IMPORT.fullmatch(request.path):
+        kind = imports.kind_of(request.path) if request.method == b"POST" else None
+        if kind is None:
             return None
         line_bytes = self._config.import_line_bytes
-        return Import(self._reactor, request, self._native, self._importers, line_bytes)
+        return Import(request, kind, self._native, self._importers, line_bytes)
 
     def _gate(self, request: Request) -> Admission:
         """The sender of a large body is known, or it is not read."""

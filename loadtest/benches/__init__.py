@@ -17,5 +17,6 @@ __all__ = [
     "rebuild",
     "sweep",
     "tiers",
+    "turnover",
     "web",
 ]
