@@ -35,7 +35,7 @@ from prometheus_client.registry import Collector
 
 from tagmill.errors import TagmillError
 from tagmill.fleet import packing
-from tagmill.flows import maintenance
+from tagmill.flows import compaction, maintenance
 from tagmill.matches import staleness
 from tagmill.tags import waiting
 from tagmill.tags.models import Tag
@@ -242,6 +242,12 @@ class DatabaseCollector(Collector):
             GaugeMetricFamily(
                 "tagmill_damaged_documents", "Documents that could not be read when last packed"
             ),
+            GaugeMetricFamily("tagmill_partitions", "Partitions"),
+            GaugeMetricFamily("tagmill_nodes", "Nodes that are not deleted"),
+            GaugeMetricFamily("tagmill_tombstones", "Slots of nodes that were deleted or moved"),
+            GaugeMetricFamily(
+                "tagmill_sparse_partitions", "Full partitions that are to be emptied into others"
+            ),
         ]
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
@@ -258,7 +264,7 @@ class DatabaseCollector(Collector):
 
     def _read(self) -> list[GaugeMetricFamily]:
         up, jobs, stale, age, stale_there, alive, tags, *more = found = self.describe()
-        shares, rows, documents = more[:3], more[3], more[4:]
+        shares, rows, documents = more[:3], more[3], more[4:-4]
         try:
             for status, count in queue.job_counts().items():
                 jobs.add_metric([status], count)
@@ -276,6 +282,8 @@ class DatabaseCollector(Collector):
             for table, estimate in maintenance.growing_tables():
                 rows.add_metric([table], estimate)
             _documents(*documents)
+            for gauge, figure in zip(more[-4:], compaction.figures(), strict=True):
+                gauge.add_metric([], figure)
             age.add_metric([], leases.oldest_seconds())
         except (db.Error, TagmillError) as error:
             log.warning("metrics without the database", error=str(error).strip())

@@ -14,5 +14,6 @@ __all__ = [
     "rebuild",
     "sweep",
     "tiers",
+    "turnover",
     "web",
 ]

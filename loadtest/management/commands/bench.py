@@ -26,6 +26,7 @@ from loadtest.benches.preview import PreviewBench
 from loadtest.benches.rebuild import RebuildCommand
 from loadtest.benches.sweep import SweepBench
 from loadtest.benches.tiers import TiersBench
+from loadtest.benches.turnover import TurnoverBench
 from loadtest.benches.web import WebBench
 from loadtest.chaos.bench import ChaosBench
 from loadtest.report.report import ReportBench
@@ -46,6 +47,7 @@ BENCHES: tuple[type[Bench], ...] = (
     CalibrateBench,
     CheckBench,
     ChurnBench,
+    TurnoverBench,
     ChaosBench,
     WebBench,
     ReportBench,

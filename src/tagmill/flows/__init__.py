@@ -2,6 +2,7 @@
 
 - `ingest`, `imports`: uploads, one by one and in bulk; `replacing`: a node as an upload says it.
 - `exports`: nodes with their documents, in chunks.
+- `compaction`: partitions with few live nodes are emptied into others.
 - `completions`: results of workers are applied.
 - `clusters`: a cluster is deleted with all that belongs to it.
 - `feed`: what has changed since a cursor, complete and in order.
@@ -12,6 +13,7 @@
 
 __all__ = [
     "clusters",
+    "compaction",
     "completions",
     "diagnosis",
     "exports",

@@ -38,6 +38,7 @@ __all__ = [
     "Verdict",
     "delete",
     "delete_all",
+    "finish",
     "store",
     "store_checked",
     "store_requests",
@@ -177,7 +178,7 @@ def _delete(
             if expects is not None:
                 expects(node)
             writes.delete(node)
-        waiting = _finish(held, writes, evaluated)
+        waiting = finish(held, writes, evaluated)
         queue.defer_partitions(waiting, policy.CHANGE)
     return {
         node.system_id: Verdict(node.system_id, "deleted", settled=node.partition_id not in waiting)
@@ -307,7 +308,7 @@ def _apply(
         number: _write(change, nodes.get(change.checked.upload.system_id), held, writes)
         for number, change in changes.items()
     }
-    waiting = _finish(held, writes, evaluated)
+    waiting = finish(held, writes, evaluated)
     queue.defer_partitions(waiting, policy.CHANGE)
     places = {item.system_id: item.partition for item in writes.changed if item.system_id}
     return {
@@ -369,7 +370,7 @@ def _room(held: HeldPartitions, cluster_id: int) -> Any:
     return partition
 
 
-def _finish(held: HeldPartitions, writes: Writes, evaluated: Evaluated) -> list[int]:
+def finish(held: HeldPartitions, writes: Writes, evaluated: Evaluated) -> list[int]:
     """Write everything, settle what was evaluated, and raise the revs. The partitions that are left
     to the queue: the last thing done."""
     with sql.pipelined() if writes.are_updates else contextlib.nullcontext():
