@@ -35,6 +35,7 @@ from api.server import (
     pools,
     session,
     users,
+    waits,
 )
 from api.server.admission import Admission
 from api.server.batches import BatchResource, Slice
@@ -60,6 +61,7 @@ from api.server.previews import MAX_AT_ONCE, PreviewResource, PreviewsResource
 from api.server.session import SessionResource
 from api.server.sharing import SharedPort
 from api.server.threads import Threads
+from api.server.waits import Held, WaitingResource
 from api.server.watch import Watch
 from tagmill import caches
 from tagmill.config import Config
@@ -95,7 +97,8 @@ class Server:
         self._uploads = documents.uploads(reactor, self._uploaders)
         self._broker = Broker(reactor, self._take, self._give_back, config.part(WAKE))
         self._rebuilds, self._previews = self._watch(REBUILDS), self._watch(PREVIEWS)
-        self._watches = (self._rebuilds, self._previews)
+        self._tags = Watch(reactor, waits.PACE, partial(self._native.call, waits.watch_tags))
+        self._watches = (self._rebuilds, self._previews, self._tags)
         self._changes = Waiting(reactor)
         self._ready = Ready(self._native)
         self._bodies = self._make_bodies()
@@ -117,7 +120,7 @@ class Server:
         self.routes.append(self._document(wsgi))
         listings = self._listings(wsgi)
         self.routes += [*self._asking(wsgi), *self._watching()]
-        self.routes += [self._export(wsgi, listings), *listings]
+        self.routes += [self._export(wsgi, listings), *self._waiting(wsgi, listings), *listings]
         # Behind proxies, every connection is of a proxy's address.
         of_address = None if config.trusted_proxies else config.connections_per_address
         caps = Caps(config.connections, of_address, config.unread_bytes)
@@ -316,6 +319,21 @@ class Server:
         page = next(pages, lambda: django)
         return _route("export", path, lambda: ExportResource(self._native, page()))
 
+    def _waiting(self, django: Any, listings: list[Route]) -> list[Route]:
+        """Rebuilds and tags that somebody waits for are answered as they are elsewhere."""
+        place = "/api/v1/rebuilds/([0-9a-fA-F-]{36})"
+        one = (each.make for each in listings if each.pattern.pattern == f"{place}/?".encode())
+        rebuild = next(one, lambda _: django)
+        held = {
+            place: Held(self._rebuilds, waits.admit_to_rebuild, rebuild),
+            "/api/v1/tags/([^/]+)": Held(self._tags, waits.admit_to_tag, lambda _: django),
+        }
+        rest = (self._native, self._config.poll_seconds)
+        return [
+            _route("wait", path, partial(WaitingResource, each, *rest))
+            for path, each in held.items()
+        ]
+
     def _make_bodies(self) -> Bodies:
         config = self._config
         shared = Shared(config.cache_item_bytes) if caches.has_bodies(config) else None
@@ -348,6 +366,7 @@ class Server:
         self._changes.changed()
         if channel == PROGRESS:
             self._rebuilds.changed()
+            self._tags.changed()
             return
         if channel == PREVIEW:
             self._previews.changed()
