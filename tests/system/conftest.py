@@ -58,7 +58,7 @@ class System:
         secrets = [*self.secrets, *SigningKey.objects.values_list("key", flat=True)]
         for log in self.stack.log.glob("*.log"):
             text = log.read_text(errors="replace")
-            # Their ends: what says which token it is may be there.
+            # By the end of each: what says which token it is may be there.
             assert not [each for each in secrets if each[-SECRET_PART:] in text], log
 
     def tag(self, name: str, definition: str) -> None:

@@ -140,7 +140,7 @@ class Client:
 
     def _note(self, headers: Headers, answer: LeaseAnswer | None) -> None:
         if tracing.is_on() and answer is not None:
-            # Of leases that nobody asked for: they were given back.
+            # What is still there are leases that were given back at once.
             self._places.clear()
             place = _header(headers, tracing.HEADER) or ""
             self._places.update((lease.lease, place) for lease in answer.leases)

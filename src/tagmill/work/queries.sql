@@ -375,6 +375,7 @@ RETURNING place
 
 
 -- name: forget_traces
+-- Deletes those of work that nobody was leased. Waits for nobody, as `take_traces`.
 DELETE FROM work_trace
 WHERE partition_id IN (
     SELECT partition_id FROM work_trace WHERE at < now() - make_interval(mins => %(minutes)s) FOR UPDATE SKIP LOCKED
