@@ -1,6 +1,9 @@
 """The subcommands of `manage.py bench`, a module each."""
 
 __all__ = [
+    "batch",
+    "batch_fleet",
+    "batch_reads",
     "cache",
     "calibrate",
     "change",

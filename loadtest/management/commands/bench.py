@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from rich.console import Console
 
 from loadtest.bench import Bench, BenchError, Session, write_json
+from loadtest.benches.batch import BatchBench
 from loadtest.benches.cache import CacheBench
 from loadtest.benches.calibrate import CalibrateBench
 from loadtest.benches.change import ChangeBench
@@ -41,6 +42,7 @@ BENCHES: tuple[type[Bench], ...] = (
     PreviewBench,
     PollsBench,
     CacheBench,
+    BatchBench,
     SweepBench,
     TiersBench,
     GrowthBench,
