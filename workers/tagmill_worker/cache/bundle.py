@@ -30,7 +30,7 @@ from tagmill_worker.pages import Page
 
 MAGIC = b"TAGMILLS"
 # Raised by every change to what a body means.
-SCHEMA = 1
+SCHEMA = 2
 START = struct.Struct("<8sII")
 SLOTS = struct.Struct("<I")
 # As an image in a server's store may be at most; and unpacked, with room for what the kernel adds.

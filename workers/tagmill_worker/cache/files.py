@@ -45,7 +45,7 @@ from tagmill_worker.pages import Page
 
 MAGIC = b"TAGMILLC"
 # Raised by every change to what a file means; files of another schema are not read.
-SCHEMA = 1
+SCHEMA = 2
 START = struct.Struct("<8sII32s")
 DIGEST_BYTES = 32
 # 65,536 slots in pages of one node, at some 100 bytes each.
