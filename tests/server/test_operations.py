@@ -37,6 +37,7 @@ from tests.server.test_workers import fleet, partition
 __all__ = ["fleet"]
 
 PLACES = {
+    "dictionary": "7",
     "image": "newest",
     **{"uuid": "0d3f5c9e-6a55-4a7c-8d62-5f3f0a3c9b11", "partition": "7"},
     "version": "0" * 32,

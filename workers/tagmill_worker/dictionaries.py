@@ -27,8 +27,8 @@ class Dictionaries:
         self._kept: dict[int, bytes] = {}
 
     async def named_in(self, header: str | None, partition: int) -> list[bytes]:
-        """The ones that a page of the partition names. Raises ServerError: NotFound where the server
-        has one of them no more."""
+        """The ones that a page of the partition names. Raises ServerError: NotFound where one has
+        gone."""
         try:
             ids = frames.named(header)
         except WireError as error:

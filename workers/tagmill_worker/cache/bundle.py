@@ -5,7 +5,7 @@
 schema      u32 little-endian
 size        u32 little-endian, of the head
 head        JSON: incarnation, partition, rev, pages: [[rev, size, size of the image]...]
-pages       each as it came, and behind it its image, packed; nothing where there is none
+pages       each (`pages`), and behind it its image, packed; nothing where there is none
 ```
 
 Another worker made it, so nothing in it is taken for true: the digest of the whole is the server's,

@@ -20,7 +20,7 @@ schema      u32 little-endian
 size        u32 little-endian, of the head
 digest      32 bytes, BLAKE2b of the head
 head        JSON: incarnation, partition, number, since, rev, pages: [[rev, size, digest]...]
-pages       their bytes as they came, one after the other
+pages       their bytes (`pages`), one after the other
 ```
 
 So the digest in the name covers every byte. Nothing of a file is used before its digests are found
