@@ -149,13 +149,16 @@ def test_readers_never_see_old_or_torn_bodies_while_it_evicts_and_restarts(
         thread.start()
     end = time.monotonic() + 30
     before = server.contents()
-    while done[0] < READS and time.monotonic() < end:
-        if done[0] > READS * (restarts[0] + 1) // 4:
-            before, old = server.contents(), before
-            server.restart(old)
-            restarts[0] += 1
-    stop.set()
-    for thread in work:
-        thread.join()
+    try:
+        while done[0] < READS and time.monotonic() < end:
+            if done[0] > READS * (restarts[0] + 1) // 4:
+                before, old = server.contents(), before
+                server.restart(old)
+                restarts[0] += 1
+            stop.wait(0.001)
+    finally:
+        stop.set()
+        for thread in work:
+            thread.join()
     assert (wrong, done[0] >= READS) == ([], True)
     assert hits[0] > 0 and restarts[0] > 0

@@ -33,19 +33,24 @@ class Redis:
         self.start()
 
     def start(self) -> None:
+        end = time.monotonic() + START_SECONDS
+        while not self._answers():
+            assert time.monotonic() < end, "redis-server does not start"
+            # It ends where a connection of somebody else's has its port at this moment.
+            if self._process is None or self._process.poll() is not None:
+                self._process = self._spawned()
+            time.sleep(0.005)
+
+    def _spawned(self) -> subprocess.Popen[bytes]:
         settings = ("--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", "/")
-        self._process = subprocess.Popen(
+        return subprocess.Popen(
             ["redis-server", "--port", str(self.port), *settings, *self._options],
             stdout=subprocess.DEVNULL,
             preexec_fn=end_with_parent,  # noqa: PLW1509 - it calls the kernel alone
         )
-        end = time.monotonic() + START_SECONDS
-        while not self._answers():
-            assert time.monotonic() < end, "redis-server does not start"
-            time.sleep(0.005)
 
     def _answers(self) -> bool:
-        with suppress(redis.ConnectionError):
+        with suppress(redis.RedisError, OSError):
             return bool(self.client.ping())
         return False
 
