@@ -31,9 +31,10 @@ PLACE = re.compile(r"(\d{1,18})\.(\d{1,6})", re.ASCII)
 def _before(place: str) -> int:
     """What the first page is after that begins there."""
     found = PLACE.fullmatch(place)
-    if found is None or int(found[2]) >= places.PLACES:
+    if found is None:
         raise Invalid("begin must be a partition and a slot, as 12.345", field="begin")
-    return places.key(int(found[1]), int(found[2])) - 1
+    # A slot that is above all there may be is the next partition's first.
+    return places.key(int(found[1]), min(int(found[2]), places.PLACES)) - 1
 
 
 BEGIN = Filter(
