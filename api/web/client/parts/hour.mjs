@@ -28,10 +28,7 @@ class Hour extends Page {
 
   connectedCallback() {
     super.connectedCallback();
-    this.every(
-      async () => (this.samples = (await api("fleet/samples")).results),
-      () => LOOK_SECONDS,
-    );
+    this.watch(async () => (this.samples = (await api("fleet/samples")).results), { seconds: LOOK_SECONDS });
   }
 
   /** @param {string} key @param {boolean} isRate @returns {[number, number][]} */
