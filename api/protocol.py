@@ -52,7 +52,7 @@ def caller(token: str, worker: UUID) -> Caller:
     """Raises Unauthorized, WorkerGone."""
     found = workers.call(token, worker)
     if found is None:
-        raise Unauthorized("the worker token is wrong or revoked", TOKEN_SCHEME)
+        raise wrong_token()
     return found
 
 
@@ -60,8 +60,12 @@ def authenticated(token: str) -> WorkerToken:
     """Raises Unauthorized."""
     found = workers.authenticate(token)
     if found is None:
-        raise Unauthorized("the worker token is wrong or revoked", TOKEN_SCHEME)
+        raise wrong_token()
     return found
+
+
+def wrong_token() -> Unauthorized:
+    return Unauthorized("the worker token is wrong or revoked", TOKEN_SCHEME)
 
 
 def registered(worker: str, token: WorkerToken) -> Worker:

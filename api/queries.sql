@@ -8,6 +8,27 @@ FROM body_cache_control
 WHERE scope = ANY(%(scopes)s::text[])
 
 
+-- name: look_at_partition
+-- Before a worker reads a partition's documents, in one look: its token's name, digest, whether it is revoked, and
+-- whether it may read the partition (a token for all clusters may ask for any number); the incarnation (null: not
+-- noted yet), the partition's rev (null: no such partition); and as `body_cache_state` the generation of these
+-- scopes, and whether one of them is off. No row: no such token. Run with `sql.bound`.
+-- Relies on: as `body_cache_state`. A token that is revoked reads nothing from the next request on.
+SELECT t.name, t.secret_digest, t.revoked_at IS NOT NULL,
+       t.all_clusters
+       OR EXISTS (SELECT FROM worker_token_cluster may
+                  WHERE may.workertoken_id = t.id AND may.cluster_id = p.cluster_id),
+       (SELECT uuid::text FROM current_incarnation), p.rev, kept.generation, kept.is_off
+FROM worker_token t
+LEFT JOIN partition p ON p.id = %(partition)s
+CROSS JOIN (
+    SELECT coalesce(sum(generation), 0)::bigint AS generation, coalesce(bool_or(is_off), false) AS is_off
+    FROM body_cache_control
+    WHERE scope = ANY(%(scopes)s::text[])
+) kept
+WHERE t.lookup = %(lookup)s
+
+
 -- name: body_cache_flush
 -- Nobody finds what was kept under the scope before.
 INSERT INTO body_cache_control (scope, generation) VALUES (%(scope)s, 1)

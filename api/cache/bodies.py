@@ -11,7 +11,7 @@ import time
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 from twisted.internet.defer import Deferred
@@ -34,7 +34,15 @@ JITTER_PART = 0.25
 # A status that was born later than the question is newer; by more than this, a clock was set back.
 MAX_AHEAD_SECONDS = 1.0
 
-Build = Callable[[], Entry]
+
+class Built(NamedTuple):
+    """A body that who asks for it has built already, and what that took."""
+
+    entry: Entry
+    seconds: float
+
+
+Build = Callable[[], Entry] | Built
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +82,10 @@ class Bodies:
         self._flights: Flights[Entry] = Flights()
         self.counts = Counts()
         self.store = Store(most, self.counts.evicted)
+
+    def may_have(self, name: Name) -> bool:
+        """Whether somebody else may have built it, or does so: a guess, in any thread."""
+        return self._shared is not None or self._flights.is_under_way(name) or self.store.has(name)
 
     async def get(self, asked: Asked, build: Build, threads: Any) -> Entry:
         """The body, packed as the client takes it; one that is large may be packed by zstd all the
@@ -159,7 +171,7 @@ class Bodies:
         return lambda entry: asked.takes(entry, self._lifetime_of(entry))
 
     async def _built(self, asked: Asked, build: Build, threads: Any) -> Entry:
-        entry, seconds = await threads.call(_timed, build)
+        entry, seconds = build if isinstance(build, Built) else await threads.call(built, build)
         self.counts.built(asked.name.keyspace, seconds)
         if not asked.is_off:
             name = asked.name._replace(revision=entry.revision or asked.name.revision)
@@ -167,8 +179,8 @@ class Bodies:
             if self._shared is not None and (asked.max_age > 0 or not asked.is_status):
                 putting = threads.call(self._shared.put, name, entry, asked.name)
                 putting.addErrback(_not_shared)
-        built: Entry = entry
-        return built
+        made: Entry = entry
+        return made
 
     def _keep(self, name: Name, entry: Entry) -> None:
         if self._most and not self.store.put(name, entry):
@@ -179,9 +191,10 @@ class Bodies:
         return self._lifetime * (1 - JITTER_PART * drawn)
 
 
-def _timed(build: Build) -> tuple[Entry, float]:
+def built(build: Callable[[], Entry]) -> Built:
+    """In a thread."""
     began = time.monotonic()
-    return build(), time.monotonic() - began
+    return Built(build(), time.monotonic() - began)
 
 
 def _not_shared(failure: Failure) -> None:

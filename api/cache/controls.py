@@ -77,7 +77,7 @@ class _Row(NamedTuple):
 
 def state(keyspace: str, tags: Iterable[str] = (), partition: int | None = None) -> State:
     """What was asked of the bodies of this keyspace that are about these tags, or the partition."""
-    scopes = [scope.name for scope in _scopes(keyspace, tags, partition)]
+    scopes = scopes_of(keyspace, tags, partition)
     (found,) = sql.bound(_Row, QUERIES, "body_cache_state", {"scopes": scopes})
     named = found.incarnation or str(incarnation.current())
     return State(named, found.now, found.generation, found.is_off)
@@ -102,6 +102,11 @@ def switch(scope: Scope, *, is_off: bool) -> None:
     if is_off:
         _announce(scope)
     log.info("bodies switched", action="switch", scope=scope.name, is_off=is_off)
+
+
+def scopes_of(keyspace: str, tags: Iterable[str] = (), partition: int | None = None) -> list[str]:
+    """The scopes that these bodies are of, by their names in the database."""
+    return [scope.name for scope in _scopes(keyspace, tags, partition)]
 
 
 def _scopes(keyspace: str, tags: Iterable[str], partition: int | None) -> Iterator[Scope]:

@@ -19,7 +19,7 @@ class Keyspace:
     is_status: bool = False
 
 
-TAG_NODES = Keyspace("tag_nodes", "The nodes of a tag: pages, and all of them as NDJSON")
+TAG_NODES = Keyspace("tag_nodes", "The nodes of a tag: pages, all of them as NDJSON or bitmaps")
 NODES = Keyspace("nodes", "Lists of nodes, with their filters")
 TAGS = Keyspace("tags", "Lists of tags with their states", is_status=True)
 REBUILDS = Keyspace("rebuilds", "Rebuilds and their progress", is_status=True)

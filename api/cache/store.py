@@ -60,6 +60,10 @@ class Store:
         self.sizes: Counter[str] = Counter()
         self.entries: Counter[str] = Counter()
 
+    def has(self, name: Name) -> bool:
+        """In any thread, where the answer is a guess."""
+        return name in self._short or name in self._long
+
     def get(self, name: Name) -> Entry | None:
         self._supersede(name)
         kept = self._short.get(name) or self._long.get(name)

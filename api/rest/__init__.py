@@ -17,6 +17,7 @@ __all__ = [
     "root",
     "samples",
     "schema",
+    "tag_nodes",
     "tags",
     "tokens",
     "users",

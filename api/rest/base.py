@@ -13,7 +13,7 @@ from rest_framework import serializers
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.utils.urls import replace_query_param
+from rest_framework.utils.urls import remove_query_param, replace_query_param
 
 from api import idempotency, pagination
 from api.idempotency import Replay
@@ -208,8 +208,10 @@ class Resource(GenericAPIView[Any]):
         """The same of rows with a number as their `key`: `rows(after, limit)` are those above."""
         parameters = self.request.query_params
         limit = pagination.limit_of(parameters, self.max_limit)
-        cursor = parameters.get("after")
-        found = rows(pagination.decode(cursor, int) if cursor else -1, limit + 1)
+        cursor, begin = parameters.get("after"), self.asked.get("begin", -1)
+        if cursor and "begin" in self.asked:
+            raise Invalid("a page begins at a place or after a cursor, not both", field="begin")
+        found = rows(pagination.decode(cursor, int) if cursor else begin, limit + 1)
         after = pagination.encode(found[limit - 1].key) if len(found) > limit else None
         return self.listed(list(bodies(found[:limit])), after, count)
 
@@ -218,7 +220,7 @@ class Resource(GenericAPIView[Any]):
         body: dict[str, Any] = {"results": results, "next": None}
         headers = {}
         if after is not None:
-            address = self.request.build_absolute_uri()
+            address = remove_query_param(self.request.build_absolute_uri(), "begin")
             body["next"] = replace_query_param(address, "after", after)
             headers["Link"] = f'<{body["next"]}>; rel="next"'
         if self.asked.get("count"):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from api.rest import filters
 from api.rest.clusters import cluster_named
+from api.rest.filters import Filter
+from tagmill.errors import Invalid
 from tagmill.tags import places
 
 FILTERS = (
@@ -16,6 +19,25 @@ FILTERS = (
     filters.text("hostname_prefix", None, "What the hostname begins with, in any case."),
     filters.text("q", None, "What the hostname or the system_id begins with, in any case."),
     filters.text("text", None, "Text anywhere in the hostname or the system_id, in any case."),
+)
+
+
+PLACE = re.compile(r"(\d{1,18})\.(\d{1,6})", re.ASCII)
+
+
+def _before(place: str) -> int:
+    """What the first page is after that begins there."""
+    found = PLACE.fullmatch(place)
+    if found is None or int(found[2]) >= places.PLACES:
+        raise Invalid("begin must be a partition and a slot, as 12.345", field="begin")
+    return places.key(int(found[1]), int(found[2])) - 1
+
+
+BEGIN = Filter(
+    "begin",
+    "From this place on, `partition.slot` as in `tags/{name}/members`; not with `after`.",
+    {"type": "string", "pattern": r"^[0-9]{1,18}\.[0-9]{1,6}$"},
+    _before,
 )
 
 

@@ -150,7 +150,7 @@ class Nodes(Resource):
     has_pages = True
     body_limit = limits.LARGE
     parameters = frozenset({"tag", "not_tag"})
-    filters = (*node_filters.FILTERS, INCLUDE)
+    filters = (*node_filters.FILTERS, node_filters.BEGIN, INCLUDE)
     serializer_class = NodeOut
     queryset = Node.objects.all()
 

@@ -26,7 +26,8 @@ from api.openapi import Says
 from api.rest import waits
 from api.rest.base import Resource
 from api.rest.clusters import cluster_named
-from api.rest.tags import DefinitionIn, Member, WarningOut, member
+from api.rest.tag_nodes import Member, member
+from api.rest.tags import DefinitionIn, WarningOut
 from api.roles import Role
 from tagmill.config import load
 from tagmill.errors import Invalid, NotFound, PreviewGone

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, cast
 
 from django.contrib.auth.models import User
 from django.db.models import Q, QuerySet
-from django.http import StreamingHttpResponse
-from django.http.response import HttpResponseBase
-from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -18,24 +15,17 @@ from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
 from api import etags, limits, pagination
-from api.encoding import dumps
 from api.openapi import Says
-from api.renderers import NDJSON, JSONRenderer, NDJSONRenderer
-from api.rest import filters, node_filters, waits
+from api.rest import filters, waits
 from api.rest import rebuilds as rebuild_resources
-from api.rest.base import Resource, Strict, one, with_etag
-from api.strict import refuse_unknown
-from tagmill import sql
+from api.rest.base import Resource, Strict, one
 from tagmill.config import load
 from tagmill.errors import TooLarge
-from tagmill.fleet.models import Node
 from tagmill.tags import (
     assignments,
     freshness,
     linting,
-    members,
     partial,
-    places,
     rebuilds,
     tags,
     waiting,
@@ -47,8 +37,6 @@ from tagmill_expressions.lint import CODES
 MAX_ASSIGNED = 10_000
 MAX_NAMESPACES = 32
 MAX_CLUSTERS = 1000
-# In one page of a tag's nodes: three quarters of a megabyte of JSON, and a tenth of a second.
-MAX_NODES = 10_000
 STATES = ("ready", "building", "failed")
 WARNING_CODES = sorted(CODES)
 KINDS = ("automatic", "manual")
@@ -171,16 +159,6 @@ class TagDetail(TagOut):
     warnings = WarningOut(
         many=True, help_text="Of the pending definition, where there is one, or the published one."
     )
-
-
-class Member(serializers.Serializer[Any]):
-    system_id = serializers.CharField()
-    hostname = serializers.CharField()
-    kind = serializers.CharField()
-
-
-def member(node: places.Found) -> dict[str, str]:
-    return {"system_id": node.system_id, "hostname": node.hostname, "kind": node.kind}
 
 
 def all_tags() -> QuerySet[Tag]:
@@ -421,51 +399,6 @@ class OneTag(Resource):
 def _expected(request: Request) -> Callable[[Tag], None]:
     condition = etags.condition(request.headers.get)
     return lambda tag: condition.check(etags.of_tag(tag))
-
-
-class NodesOfTag(Resource):
-    says = {"GET": Says(headers=("ETag",))}
-    has_pages = True
-    max_limit = MAX_NODES
-    filters = node_filters.FILTERS
-    renderer_classes = (JSONRenderer, NDJSONRenderer)
-    serializer_class = Member
-    queryset = Node.objects.all()
-
-    @extend_schema(
-        operation_id="tags_nodes_list",
-        responses={(200, "application/json"): Member(many=True), (200, NDJSON): OpenApiTypes.STR},
-    )
-    def get(self, request: Request, name: str) -> HttpResponseBase:
-        """List the nodes of a tag
-
-        Those of the published definition, or assigned by hand. 304 while the membership has not
-        changed. `Accept: application/x-ndjson` asks for all of them in one answer, a line each,
-        without pages."""
-        tag = tag_named(name)
-        found = node_filters.chosen(self.asked, tags=(tag.id,))
-        if request.accepted_renderer.media_type == NDJSON:
-            filters = (each.name for each in self.filters)
-            refuse_unknown(request.query_params, filters, "parameter")
-            return StreamingHttpResponse(_lines(found), content_type=NDJSON)
-        return with_etag(
-            request,
-            members.etag(tag),
-            lambda: self.keyed_page(
-                lambda after, limit: places.matching(found, after, limit),
-                lambda rows: [member(row) for row in rows],
-                lambda: places.count(found),
-            ),
-        )
-
-
-def _lines(wanted: places.Filters) -> Iterator[bytes]:
-    """All of these nodes as of one moment, a line each, in blocks."""
-    after = places.BEFORE_ALL
-    with sql.snapshot():
-        while rows := places.matching(wanted, after, MAX_NODES):
-            yield b"".join(dumps(member(row)) + b"\n" for row in rows)
-            after = rows[-1].key
 
 
 class RebuildTag(Resource):

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
+from typing import NamedTuple
 
 from api import metrics
-from api.cache import Asked, Bodies, Entry, Name
-from api.cache.controls import State, state
+from api.cache import Asked, Bodies, Built, Entry, Name, controls
+from api.cache.bodies import built
 from api.cache.keyspaces import BATCHES
 from api.problems import UnknownField
-from api.protocol import authenticated
+from api.protocol import wrong_token
 from api.server import versioned
 from api.server.http import Request
 from api.server.native import Native, credentials
 from api.server.operations import WORKERS, Answer, Content, Operation, Parameter
 from api.server.threads import Threads
+from tagmill import sql
 from tagmill.errors import Invalid, NotFound
 from tagmill.fleet import batches
+from tagmill.fleet.batches import Revision
 from tagmill.work import workers
 from tagmill_wire import frames
 from tagmill_wire.messages import TOKEN_SCHEME, Batch, dump
@@ -87,6 +91,37 @@ class Slice:
     max_bytes: int
 
 
+@dataclass(frozen=True)
+class Question:
+    """What a worker asks for. `is_packed`: it takes documents as they are at rest; `known`: the
+    entity tags of what it has."""
+
+    token: str
+    partition: int
+    part: Slice
+    is_packed: bool
+    known: str | None
+
+
+class Looked(NamedTuple):
+    """`page`: read already, where nobody seemed to have built it."""
+
+    name: Name
+    is_off: bool
+    page: Built | None
+
+
+class _Row(NamedTuple):
+    known_as: str
+    digest: bytes
+    is_revoked: bool
+    may_read: bool
+    incarnation: str | None
+    rev: int | None
+    generation: int
+    is_off: bool
+
+
 class BatchResource(Native):
     # After the token.
     parameters = None
@@ -99,21 +134,21 @@ class BatchResource(Native):
         self._partition = int(partition)
 
     async def answer(self, request: Request) -> None:
-        token = credentials(request, TOKEN_SCHEME)
-        part = slice_of(request, self._limits)
-        # Two calls: only in between, on the reactor thread, can the cache be asked.
-        rev, kept = await self._threads.call(readable_revision, token, self._partition, part)
-        revision = f"{kept.generation}:{rev}"
-        is_packed = frames.MEDIA_TYPE in (request.joined("accept") or "")
-        variant = repr((part, is_packed))
-        name = Name(BATCHES.name, str(self._partition), variant, revision)
-        etag = versioned.etag_of(name)
+        asked = Question(
+            credentials(request, TOKEN_SCHEME),
+            self._partition,
+            slice_of(request, self._limits),
+            frames.MEDIA_TYPE in (request.joined("accept") or ""),
+            request.joined("if-none-match"),
+        )
+        looked = await self._threads.call(look, asked, self._bodies.may_have)
+        etag = versioned.etag_of(looked.name)
         if versioned.is_current(request, etag, versioned.REVALIDATED, VARY):
             return
         coding = versioned.coding_of(request)
         found = await self._bodies.get(
-            Asked(name, coding, is_off=kept.is_off),
-            partial(read, self._partition, part, is_packed),
+            Asked(looked.name, coding, is_off=looked.is_off),
+            looked.page or partial(read, asked.partition, asked.part, asked.is_packed),
             self._threads,
         )
         metrics.BATCH_BYTES.observe(len(found.body))
@@ -126,13 +161,43 @@ class BatchResource(Native):
         versioned.send(request, found, coding, kind)
 
 
-def readable_revision(token: str, partition: int, part: Slice) -> tuple[int, State]:
-    """The partition's rev, and what was asked of the cache, read in a thread. Raises NotFound, also
-    where the token must not look, and IncarnationChanged."""
-    if not workers.may_read(authenticated(token), partition):
-        raise NotFound(f"no partition {partition}")
-    rev = batches.revision_in(part.incarnation, partition, part.since)
-    return rev, state(BATCHES.name, partition=partition)
+def look(asked: Question, may_be_kept: Callable[[Name], bool]) -> Looked:
+    """The body's name, and the body where it has to be read, in a thread. Raises Unauthorized,
+    IncarnationChanged, Invalid, and NotFound, also where the token must not look."""
+    partition, part = asked.partition, asked.part
+    row = _readable(asked)
+    now = Revision(row.incarnation, row.rev)
+    rev = batches.check(part.incarnation, partition, part.since, now)
+    variant = repr((part, asked.is_packed))
+    name = Name(BATCHES.name, str(partition), variant, f"{row.generation}:{rev}")
+    if versioned.is_named(versioned.etag_of(name), asked.known) or (
+        not row.is_off and may_be_kept(name)
+    ):
+        return Looked(name, row.is_off, None)
+    page = built(partial(read, partition, part, asked.is_packed))
+    return Looked(name, row.is_off, page)
+
+
+def _readable(asked: Question) -> _Row:
+    """Raises Unauthorized, NotFound."""
+    given = workers.presented(asked.token)
+    row = None
+    if given is not None:
+        values = {
+            "lookup": given.lookup,
+            "partition": asked.partition,
+            "scopes": controls.scopes_of(BATCHES.name, partition=asked.partition),
+        }
+        row = next(iter(sql.bound(_Row, controls.QUERIES, "look_at_partition", values)), None)
+        if row is None:
+            workers.is_good(given, None)
+        elif not workers.is_good(given, row.digest, row.known_as, is_revoked=row.is_revoked):
+            row = None
+    if row is None:
+        raise wrong_token()
+    if not row.may_read:
+        raise NotFound(f"no partition {asked.partition}")
+    return row
 
 
 def read(partition: int, part: Slice, is_packed: bool) -> Entry:

@@ -31,8 +31,9 @@ from tagmill.tags import revisions
 JSON = "application/json"
 # What a page shows of nodes, and by what they are chosen, all in the nodes themselves or their
 # clusters; a parameter that is not here is Django's to answer.
-PAGES = frozenset({"limit", "after", "count"})
-CHOSEN = PAGES | {"cluster", "kind", "hostname", "hostname_prefix", "q", "text"}
+PAGES = frozenset({"limit", "after", "begin", "count"})
+FILTERS = frozenset({"cluster", "kind", "hostname", "hostname_prefix", "q", "text"})
+CHOSEN = PAGES | FILTERS
 # As Django's SecurityMiddleware and XFrameOptionsMiddleware have it.
 SECURITY = {
     "X-Content-Type-Options": "nosniff",
@@ -81,6 +82,12 @@ LISTINGS = (
         CHOSEN,
         tags=lambda subject, query: (subject,),
         media=(JSON, NDJSON),
+    ),
+    Listing(
+        keyspaces.TAG_NODES,
+        r"/api/v1/tags/([A-Za-z0-9_-]{1,256})/members",
+        FILTERS,
+        tags=lambda subject, query: (subject,),
     ),
     Listing(keyspaces.NODES, "/api/v1/nodes", CHOSEN | {"tag", "not_tag"}, tags=_filtered),
     Listing(keyspaces.TAGS, "/api/v1/tags"),

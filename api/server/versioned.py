@@ -48,10 +48,14 @@ def is_current(request: Request, etag: str, cache_control: str, vary: str = VARY
     request.setHeader("ETag", etag)
     request.setHeader("Vary", vary)
     request.setHeader("Cache-Control", cache_control)
-    if etag.removeprefix("W/") not in (request.joined("if-none-match") or ""):
+    if not is_named(etag, request.joined("if-none-match")):
         return False
     respond(request, b"", status=304)
     return True
+
+
+def is_named(etag: str, if_none_match: str | None) -> bool:
+    return etag.removeprefix("W/") in (if_none_match or "")
 
 
 def coding_of(request: Request) -> str:

@@ -39,6 +39,12 @@ def encode(bits: int, capacity: int) -> str:
     return base64.b64encode(to_bytes(bits, capacity)).decode("ascii")
 
 
+def encode_short(bits: int) -> str:
+    """Without the bytes after the last slot."""
+    size = (bits.bit_length() + 7) // 8
+    return base64.b64encode(bits.to_bytes(size, "little")).decode("ascii")
+
+
 def decode(text: str, capacity: int) -> int:
     """Raises ValueError when it is not base64 of exactly `capacity / 8` bytes."""
     try:

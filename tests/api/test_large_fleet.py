@@ -103,6 +103,8 @@ ASKING_ROWS = 100
         # A page's nodes, and one row of each partition and tag that is asked about.
         ("tags/t0100/nodes", 4, 2_000),
         ("tags/t0100/nodes?limit=1000", 4, 4_000),
+        # A row of each partition, its match, and the tombstones.
+        ("tags/t0100/members", 8, large.PARTITIONS * large.SLOTS // 4 + 3_000),
         ("nodes/?limit=1000", 3, 5_000),
         ("nodes/?tag=t0001", 4, 2_000),
         ("nodes/?tag=t0001&tag=t0002&not_tag=t0004&limit=1000", 6, 3_000),
@@ -171,6 +173,12 @@ def test_a_rebuild_in_a_list_names_a_few_of_its_tags(api: APIClient) -> None:
         assert (len(row["tags"]), row["tags_truncated"]) == (10, True)
         whole = api.get(f"/api/v1/rebuilds/{row['uuid']}").json()
         assert len(whole["tags"]) == large.TAGS and set(row["tags"]) < set(whole["tags"])
+
+
+def test_the_members_of_a_tag_are_small(api: APIClient) -> None:
+    answer = api.get("/api/v1/tags/t0100/members")
+    assert answer.json()["count"] > 30_000
+    assert len(answer.content) < 40_000
 
 
 def test_a_tag_is_made_by_few_statements(api: APIClient) -> None:

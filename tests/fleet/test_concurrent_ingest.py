@@ -6,7 +6,8 @@ import threading
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 
 from tagmill.fleet import batches, clusters
 from tagmill.fleet.documents import Upload, Verdict
@@ -166,22 +167,17 @@ def test_a_delete_that_waits_for_a_move_deletes_the_moved_node() -> None:
     assert carriers("mine") == set()
 
 
-def test_a_page_may_be_newer_than_its_rev_and_never_older(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_page_and_its_rev_are_of_one_moment() -> None:
+    """Nothing can come between the two: they are read by one statement."""
     north("a")
     partition = the_partition().id
-    real = batches.revision
-
-    def revision(partition_id: int) -> tuple[int, int]:
-        rev = real(partition_id)
-        done(in_thread(lambda: put("a", xml=BARE)))
-        return rev
-
-    monkeypatch.setattr(batches, "revision", revision)
+    with CaptureQueriesContext(connection) as seen:
+        batch = batches.read(partition, None, None, 10, 1000)
+    assert len(seen.captured_queries) == 1
+    assert (batch.rev, batch.nodes[0].rev) == (1, 1)
+    put("a", xml=BARE)
     batch = batches.read(partition, None, None, 10, 1000)
-    assert batch.rev == 1
-    assert (batch.nodes[0].rev, batch.nodes[0].probes) == (2, {"lshw": BARE.decode()})
+    assert (batch.rev, batch.nodes[0].probes) == (2, {"lshw": BARE.decode()})
 
 
 def test_a_cluster_that_is_deleted_while_a_node_is_made_there_is_not_found() -> None:

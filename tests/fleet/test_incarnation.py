@@ -99,7 +99,7 @@ def test_a_batch_is_read_in_one_incarnation() -> None:
     with pytest.raises(IncarnationChanged):
         batches.read_in(named, partition, **PAGE)
     with pytest.raises(Invalid) as caught:
-        batches.revision_in("", partition, None)
+        batches.read_in("", partition, **PAGE)
     assert caught.value.extra["field"] == "incarnation"
 
 
@@ -108,9 +108,10 @@ def test_a_rev_that_has_not_been_yet_is_no_base() -> None:
     """Who names one has seen another history, which nothing in the database shows."""
     north("a")
     named, partition = str(incarnation.current()), the_partition()
-    assert batches.revision_in(named, partition.id, partition.rev) == partition.rev
+    page = {**PAGE, "since": partition.rev}
+    assert batches.read_in(named, partition.id, **page).rev == partition.rev
     with pytest.raises(Invalid) as caught:
-        batches.revision_in(named, partition.id, partition.rev + 1)
+        batches.read_in(named, partition.id, **{**page, "since": partition.rev + 1})
     assert caught.value.extra["field"] == "since"
 
 

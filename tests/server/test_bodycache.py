@@ -9,7 +9,8 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from api.cache import Asked, Bodies, Entry, Name
+from api.cache import Asked, Bodies, Built, Entry, Name
+from api.cache.bodies import built
 from api.cache.entry import GZIP, IDENTITY, MAX_UNPACKED, ZSTD
 from api.cache.store import OVERHEAD, Store
 
@@ -25,7 +26,7 @@ class Threads:
 
     def call(self, function: Callable[..., Any], *args: Any) -> Deferred[Any]:
         waiting: Deferred[Any] = Deferred()
-        if function.__name__ == "_timed":
+        if function is built:
             self.building.append(waiting)
         else:
             waiting.callback(function(*args))
@@ -92,6 +93,26 @@ def test_all_who_ask_at_once_share_one_build(client: Client) -> None:
     assert waiting == [[BUILT]] * 100
     assert client.asked() == [BUILT]
     assert client.counts == (101, 1, 1, 99)
+
+
+def test_a_body_that_was_built_already_is_kept_and_who_waits_for_another_one_gets_that(
+    client: Client,
+) -> None:
+    name = Name(EXACT, "gpu", "page", "1")
+
+    def ready(entry: Entry) -> Deferred[Entry]:
+        given = client.bodies.get(Asked(name), Built(entry, 0.5), client.threads)
+        return Deferred.fromCoroutine(given)
+
+    assert not client.bodies.may_have(name)
+    assert ready(BUILT).result is BUILT and client.bodies.may_have(name)
+    assert client.asked() == [BUILT] and client.counts == (2, 1, 1, 0)
+    client.bodies.store.drop()
+    first = client.asked()
+    assert client.bodies.may_have(name)
+    second = ready(Entry.of(b"as good"))
+    client.threads.built(BUILT)
+    assert first == [BUILT] and second.result is BUILT
 
 
 def test_a_newer_revision_drops_the_one_before(client: Client) -> None:

@@ -84,7 +84,15 @@ def test_the_second_who_asks_gets_the_same_bytes_without_a_build(reader: Reader)
 
 
 def test_every_change_shows_in_the_next_answer(reader: Reader) -> None:
-    lists = (TAG_NODES, "/api/v1/nodes/", "/api/v1/nodes/?tag=gpu&limit=2", "/api/v1/tags/")
+    members = "/api/v1/tags/gpu/members"
+    lists = (
+        TAG_NODES,
+        members,
+        f"{TAG_NODES}?begin=1.1",
+        "/api/v1/nodes/",
+        "/api/v1/nodes/?tag=gpu&limit=2",
+        "/api/v1/tags/",
+    )
     worker = a_worker(name="w2")
     changes: dict[str, Callable[[], object]] = {
         "a node joins": lambda: (put("e"), work(worker)),

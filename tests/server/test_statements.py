@@ -1,21 +1,24 @@
-"""What a lease and a completion cost the database, in statements."""
+"""What a lease, a page and a completion cost the database, in statements."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from api.server import completion, lease
+from api.server import batches, completion, lease, versioned
+from api.server.batches import Question, Slice
 from api.server.broker import Poll
 from tagmill.fleet import clusters
 from tagmill.fleet.models import Partition
 from tagmill.tags import tags
 from tagmill.work import workers
 from tagmill_wire.messages import (
+    Batch,
     Completion,
     CompletionAnswer,
     LeaseAnswer,
@@ -77,6 +80,22 @@ def protocol(no_jobs: None, configure: Callable[..., None]) -> Protocol:
     again = GPU.replace(b"core", b"main")
     put(*(f"n{number}" for number in range(8 * PARTITIONS)), xml=again)
     return found
+
+
+def test_a_page_is_two_statements_and_one_that_the_worker_or_the_cache_has_is_one(
+    protocol: Protocol,
+) -> None:
+    """A look at everything that decides, and the page."""
+    part = Slice(str(protocol.worker.incarnation), 1, None, 1024, 1 << 20)
+    asked = Question(protocol.token, protocol.holds[0], part, is_packed=False, known=None)
+    read, said = counted(lambda: batches.look(asked, lambda _: False))
+    assert read.page is not None and len(load(Batch, b"".join(read.page.entry.pieces())).nodes) == 8
+    assert len(said) == 2, said
+    kept, said = counted(lambda: batches.look(asked, lambda name: name == read.name))
+    assert (kept.page, len(said)) == (None, 1), said
+    known = replace(asked, known=versioned.etag_of(read.name))
+    same, said = counted(lambda: batches.look(known, lambda _: False))
+    assert (same.page, len(said)) == (None, 1), said
 
 
 def counted(work: Callable[[], Any]) -> tuple[Any, list[str]]:

@@ -1,16 +1,26 @@
-"""Runs coroutines on Twisted's reactor from plain test functions."""
+"""Runs coroutines on Twisted's reactor from plain test functions, with either evaluator."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import pytest
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
+from tagmill_worker.evaluators import base
+
+VARIABLE = "TAGMILL_EVALUATOR"
+EVALUATORS = ["lxml", *(["kernel"] if base.has_kernel() else [])]
 SECONDS = 30.0
 # What looks up names, and no more.
 THREADS = 2
+
+# Marks of tests that use the fixture `evaluator`: where only the kernel does it, and where it does
+# not matter which evaluator does.
+only_kernel = pytest.mark.parametrize("evaluator", EVALUATORS[1:], indirect=True)
+with_one = pytest.mark.parametrize("evaluator", EVALUATORS[-1:], indirect=True)
 
 
 def run(coroutine: Coroutine[Any, Any, Any], seconds: float = SECONDS) -> Any:

@@ -9,12 +9,11 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 from lxml import etree
 from twisted.internet.task import deferLater
 
@@ -22,9 +21,9 @@ from tagmill_worker.cache import command, files, folders
 from tagmill_worker.errors import BadSettings
 from tagmill_worker.evaluators import base, saved
 from tests.workers import mockapi
-from tests.workers.running import polled, run
+from tests.workers.running import only_kernel, polled, run, with_one
 from tests.workers.test_command import MANAGE, ended
-from tests.workers.test_worker import EVALUATORS, VARIABLE, Rig, members, only_kernel
+from tests.workers.test_worker import Rig, members
 
 XPATH = {7: "//node[@class='gpu']", 8: "count(//node) > 1", 9: "boolean(//list)"}
 PARTITIONS = 3
@@ -32,20 +31,7 @@ PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
 KILLS = 5
 
 
-@pytest.fixture(autouse=True, params=EVALUATORS)
-def evaluator(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv(VARIABLE, request.param)
-    return str(request.param)
-
-
-# What does not depend on it.
-with_one = pytest.mark.parametrize("evaluator", EVALUATORS[-1:], indirect=True)
-
-
-@pytest.fixture
-def log() -> Iterator[list[Any]]:
-    with structlog.testing.capture_logs() as lines:
-        yield lines
+pytestmark = pytest.mark.usefixtures("evaluator")
 
 
 def said(log: list[Any], action: str) -> list[Any]:

@@ -14,8 +14,8 @@ from fixtures.tags import SAMPLE_TAGS
 from tagmill_expressions.errors import ExpressionError
 from tagmill_worker.evaluators import base
 from tagmill_worker.evaluators.child import Child
+from tests.workers.running import EVALUATORS
 
-EVALUATORS = ["lxml", *(["kernel"] if base.has_kernel() else [])]
 GPU = "<list><node class='display'><vendor>NVIDIA</vendor></node></list>"
 BARE = "<node class='system'/>"
 only_kernel = pytest.mark.skipif(not base.has_kernel(), reason="the kernel is not built")

@@ -8,14 +8,13 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import orjson
 import pytest
-import structlog
 import zstandard
 from twisted.internet.task import deferLater
 from twisted.web.server import NOT_DONE_YET
@@ -26,27 +25,15 @@ from tagmill_worker.cache.flushing import ASKED, Watermarks
 from tagmill_worker.errors import AnswerTooLarge, BadSettings, ProtocolError
 from tagmill_worker.pages import Page
 from tests.workers import mockapi
-from tests.workers.running import polled, run
+from tests.workers.running import only_kernel, polled, run, with_one
 from tests.workers.test_cache import KILLS, PARTITIONS, XPATH, Life, document, idle, said, spawned
 from tests.workers.test_command import MANAGE, ended
-from tests.workers.test_worker import EVALUATORS, VARIABLE, Rig, only_kernel
+from tests.workers.test_worker import Rig
 
 INCARNATION = "0b2ff9ae-7d5c-4a61-8f32-54fc1ab7a1c5"
 
 
-@pytest.fixture(autouse=True, params=EVALUATORS)
-def evaluator(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv(VARIABLE, request.param)
-    return str(request.param)
-
-
-with_one = pytest.mark.parametrize("evaluator", EVALUATORS[-1:], indirect=True)
-
-
-@pytest.fixture
-def log() -> Iterator[list[Any]]:
-    with structlog.testing.capture_logs() as lines:
-        yield lines
+pytestmark = pytest.mark.usefixtures("evaluator")
 
 
 class Site(Life):

@@ -7,16 +7,11 @@ from typing import Any
 
 import pytest
 
-from tagmill_worker.evaluators import base
 from tests.workers.mockapi import problem
-from tests.workers.running import polled, run
-from tests.workers.test_worker import VARIABLE, Rig, members
+from tests.workers.running import polled, run, with_one
+from tests.workers.test_worker import Rig, members
 
-
-@pytest.fixture(autouse=True, params=["kernel" if base.has_kernel() else "lxml"])
-def evaluator(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv(VARIABLE, request.param)
-    return str(request.param)
+pytestmark = [pytest.mark.usefixtures("evaluator"), with_one]
 
 
 def rig_of(*options: str, partitions: int = 3) -> Rig:

@@ -12,9 +12,9 @@ from fixtures.generate import generate
 from tagmill_expressions import documents
 from tagmill_expressions.vocabulary import State, Vocabulary
 from tagmill_worker.evaluators import base
-from tests.workers.running import run
-from tests.workers.test_evaluators import BARE, EVALUATORS, GPU, image_of, silent
-from tests.workers.test_worker import VARIABLE, Rig
+from tests.workers.running import EVALUATORS, VARIABLE, run
+from tests.workers.test_evaluators import BARE, GPU, image_of, silent
+from tests.workers.test_worker import Rig
 
 
 @pytest.fixture(params=EVALUATORS)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import random
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 from lxml import etree
 from twisted.internet.defer import Deferred
 
@@ -19,30 +17,17 @@ from tagmill_worker import pages, settings
 from tagmill_worker.backoff import Backoff
 from tagmill_worker.client import Client
 from tagmill_worker.errors import Unauthorized
-from tagmill_worker.evaluators import base
 from tagmill_worker.metrics import Metrics
 from tagmill_worker.runtime import Worker
 from tests.workers import mockapi
 from tests.workers.mockapi import MockApi, Partition
-from tests.workers.running import polled, run
+from tests.workers.running import VARIABLE, only_kernel, polled, run
 
-VARIABLE = "TAGMILL_EVALUATOR"
 # The suite runs over every evaluator that is here.
-EVALUATORS = ["lxml", *(["kernel"] if base.has_kernel() else [])]
 only_lxml = pytest.mark.parametrize("evaluator", ["lxml"], indirect=True)
-only_kernel = pytest.mark.parametrize("evaluator", EVALUATORS[1:], indirect=True)
 
 
-@pytest.fixture(autouse=True, params=EVALUATORS)
-def evaluator(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv(VARIABLE, request.param)
-    return str(request.param)
-
-
-@pytest.fixture
-def log() -> Iterator[list[Any]]:
-    with structlog.testing.capture_logs() as lines:
-        yield lines
+pytestmark = pytest.mark.usefixtures("evaluator")
 
 
 class Rig:

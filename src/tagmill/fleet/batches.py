@@ -7,13 +7,11 @@ from collections.abc import Container, Sequence
 from typing import Any, NamedTuple
 
 import structlog
-from django.db import transaction
 
 from tagmill import sql
 from tagmill.errors import DocumentDamaged, Invalid, NotFound
 from tagmill.fleet import at_rest, incarnation
 from tagmill.fleet.at_rest import AtRest, Dictionary
-from tagmill.fleet.models import Partition
 from tagmill_wire.frames import PLAIN, PackedBatch, PackedDocument, PackedNode
 from tagmill_wire.messages import Batch, BatchNode
 
@@ -25,14 +23,13 @@ WORTH_BYTES = 2048
 BEFORE_THE_FIRST = -1
 
 
-class _Revision(NamedTuple):
+class _Row(NamedTuple):
+    """What is known of the partition, and a document of a page of it; a node without any, whose
+    probe and what follows is None; or no node, where none is `found`."""
+
     incarnation: str | None
-    rev: int | None
-
-
-class _Document(NamedTuple):
-    """A document of a node; or a node without any, whose probe and what follows is None."""
-
+    partition_rev: int | None
+    cluster: int
     slot: int
     rev: int
     is_deleted: bool
@@ -49,77 +46,82 @@ class _Page(NamedTuple):
 
     rev: int
     cluster: int
-    rows: Sequence[_Document]
+    rows: Sequence[_Row]
     next: int | None
 
 
-def revision(partition_id: int) -> tuple[int, int]:
-    """The partition's rev, and its cluster. Raises NotFound."""
-    found = Partition.objects.filter(id=partition_id).values_list("rev", "cluster_id").first()
-    if found is None:
-        raise NotFound(f"no partition {partition_id}")
-    return found
+class Revision(NamedTuple):
+    """A partition's rev (None: there is no such partition), in an incarnation of the database
+    (None: not noted yet)."""
+
+    incarnation: str | None
+    rev: int | None
 
 
-def revision_in(named: str, partition_id: int, since: int | None) -> int:
+def check(named: str, partition_id: int, since: int | None, now: Revision) -> int:
     """The partition's rev, for who knows it as of `since` in the incarnation that is named. Raises
     IncarnationChanged, NotFound, and Invalid for a `since` that has never been."""
     if not named:
         raise Invalid("name the incarnation that the lease is of", field="incarnation")
-    ((current, rev),) = sql.named(_Revision, __file__, "revision", {"partition": partition_id})
-    if current != named:
+    if now.incarnation != named:
         raise incarnation.changed()
-    if rev is None:
-        raise NotFound(f"no partition {partition_id}")
+    rev = _known(partition_id, now.rev)
     if since is not None and since > rev:
         log.error(incarnation.AHEAD, action="rev_ahead", partition=partition_id, at=rev, rev=since)
         raise Invalid(f"partition {partition_id} is at rev {rev}", field="since")
-    return int(rev)
+    return rev
 
 
-def read_in(named: str, partition_id: int, *, since: int | None, **page: Any) -> Batch:
-    """`read` for who knows the partition as `revision_in` says, which raises."""
-    with transaction.atomic():
-        # What exchanges the tables waits for this transaction.
-        revision_in(named, partition_id, since)
-        return read(partition_id, since, **page)
+def _known(partition_id: int, rev: int | None) -> int:
+    if rev is None:
+        raise NotFound(f"no partition {partition_id}")
+    return rev
 
 
-def packed_in(
-    named: str, partition_id: int, *, since: int | None, **page: Any
-) -> Batch | PackedBatch:
+def read_in(named: str, partition_id: int, **page: Any) -> Batch:
+    """`read` for who knows the partition as `check` says, which raises."""
+    return _plain(partition_id, _read(named, partition_id, **page))
+
+
+def packed_in(named: str, partition_id: int, **page: Any) -> Batch | PackedBatch:
     """As `read_in`, with the documents as they are at rest where that is less work for everybody:
     where enough of them name a dictionary to send it along."""
-    with transaction.atomic():
-        revision_in(named, partition_id, since)
-        found = _read(partition_id, since, **page)
-        sent = _dictionaries(found)
-        if not sent:
-            return Batch(partition_id, found.rev, _nodes(partition_id, found.rows), found.next)
-        nodes = _packed_nodes(partition_id, found.rows, sent)
-        contents = {key: item.data for key, item in sent.items()}
-        return PackedBatch(partition_id, found.rev, nodes, found.next, contents)
+    found = _read(named, partition_id, **page)
+    sent = _dictionaries(found)
+    if not sent:
+        return _plain(partition_id, found)
+    nodes = _packed_nodes(partition_id, found.rows, sent)
+    contents = {key: item.data for key, item in sent.items()}
+    return PackedBatch(partition_id, found.rev, nodes, found.next, contents)
 
 
 def read(
     partition_id: int, since: int | None, after: int | None, max_nodes: int, max_bytes: int
 ) -> Batch:
     """One page (docs/protocol.md), of at least one node where any is left. Raises NotFound."""
-    found = _read(partition_id, since, after, max_nodes, max_bytes)
+    page = _read(
+        None, partition_id, since=since, after=after, max_nodes=max_nodes, max_bytes=max_bytes
+    )
+    return _plain(partition_id, page)
+
+
+def _plain(partition_id: int, found: _Page) -> Batch:
     return Batch(partition_id, found.rev, _nodes(partition_id, found.rows), found.next)
 
 
 def _read(
-    partition_id: int, since: int | None, after: int | None, max_nodes: int, max_bytes: int
+    named: str | None,
+    partition_id: int,
+    *,
+    since: int | None,
+    after: int | None,
+    max_nodes: int,
+    max_bytes: int,
 ) -> _Page:
-    """The rows of one page.
-
-    Its rev is read first: the page may be newer than it claims, never older. A claim that is too
-    low costs an evaluation; one that is too high would hide a change for ever.
-    """
-    rev, cluster = revision(partition_id)
+    """The rows of one page, and the rev that the partition had in the same moment. `named`: None
+    where the incarnation does not matter."""
     found = sql.bound(
-        _Document,
+        _Row,
         __file__,
         "batch",
         {
@@ -130,8 +132,14 @@ def _read(
             "max_bytes": max_bytes,
         },
     )
-    has_more = bool(found) and found[0].found > len({row.slot for row in found})
-    return _Page(rev, cluster, found, found[-1].slot if has_more else None)
+    first = found[0]
+    if named is not None:
+        check(named, partition_id, since, Revision(first.incarnation, first.partition_rev))
+    rev = _known(partition_id, first.partition_rev)
+    if not first.found:
+        return _Page(rev, first.cluster, (), None)
+    has_more = first.found > len({row.slot for row in found})
+    return _Page(rev, first.cluster, found, found[-1].slot if has_more else None)
 
 
 def _dictionaries(found: _Page) -> dict[int, Dictionary]:
@@ -150,9 +158,7 @@ def _dictionaries(found: _Page) -> dict[int, Dictionary]:
     return sent
 
 
-def _packed_nodes(
-    partition: int, rows: Sequence[_Document], sent: Container[int]
-) -> list[PackedNode]:
+def _packed_nodes(partition: int, rows: Sequence[_Row], sent: Container[int]) -> list[PackedNode]:
     nodes: list[PackedNode] = []
     probes: dict[str, PackedDocument] = {}
     for row in rows:
@@ -169,7 +175,7 @@ def _packed_nodes(
     return nodes
 
 
-def _nodes(partition: int, found: Sequence[_Document]) -> list[BatchNode]:
+def _nodes(partition: int, found: Sequence[_Row]) -> list[BatchNode]:
     nodes: list[BatchNode] = []
     probes: dict[str, str] = {}
     for row in found:
@@ -181,7 +187,7 @@ def _nodes(partition: int, found: Sequence[_Document]) -> list[BatchNode]:
     return nodes
 
 
-def _text(partition: int, row: _Document) -> str:
+def _text(partition: int, row: _Row) -> str:
     """The XML; none where it is damaged: the worker cannot read the node, says so, and no tag
     matches it. The others of the batch are not held up."""
     try:

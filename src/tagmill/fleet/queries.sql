@@ -2,11 +2,19 @@
 -- One page of a partition's nodes after slot `after`, with their documents, in one statement.
 -- Without `since`: live nodes that have documents. With it: every node changed after that rev, tombstones
 -- and nodes without documents included. Bounded by count and by XML bytes, never below one node.
+-- Each row begins with the incarnation (null: not noted yet), the partition's rev (null: no such partition) and
+-- its cluster in the same moment; without any node there is one row, which has nothing else.
 -- `found` is the number of nodes looked at: more than are returned when there is a next page.
--- Relies on: `digest` is empty exactly for nodes without documents and for tombstones; the caller has
--- read the partition's rev before, so that the page is never older than the rev it is sent with.
+-- Relies on: `digest` is empty exactly for nodes without documents and for tombstones; a statement sees one
+-- moment, so that the page is as old as its rev. A claim that is too low would cost an evaluation; one that is
+-- too high would hide a change for ever.
 -- Run with `sql.bound`.
-WITH page AS MATERIALIZED (
+WITH now AS MATERIALIZED (
+    SELECT (SELECT uuid::text FROM current_incarnation) AS incarnation, p.rev, p.cluster_id
+    FROM (SELECT) one
+    LEFT JOIN partition p ON p.id = %(partition)s
+),
+page AS MATERIALIZED (
     SELECT n.id, n.slot, n.rev, n.deleted_at IS NOT NULL AS is_deleted,
            (SELECT coalesce(sum(d.size), 0) FROM document d WHERE d.node_id = n.id) AS bytes
     FROM node n
@@ -21,10 +29,11 @@ counted AS (
            count(*) OVER () AS found
     FROM page
 )
-SELECT c.slot, c.rev, c.is_deleted, c.found, d.probe, d.xml, d.packed, d.dictionary_id, d.size
-FROM counted c
+SELECT now.incarnation, now.rev, now.cluster_id,
+       c.slot, c.rev, c.is_deleted, coalesce(c.found, 0), d.probe, d.xml, d.packed, d.dictionary_id, d.size
+FROM now
+LEFT JOIN counted c ON c.nth = 1 OR (c.nth <= %(max_nodes)s AND c.total <= %(max_bytes)s)
 LEFT JOIN document d ON d.node_id = c.id
-WHERE c.nth = 1 OR (c.nth <= %(max_nodes)s AND c.total <= %(max_bytes)s)
 ORDER BY c.slot, d.probe
 
 
@@ -274,11 +283,6 @@ ON CONFLICT (id) DO UPDATE
 SET uuid = excluded.uuid, history = excluded.history, since = now()
 WHERE %(declared)s OR incarnation.history <> excluded.history
 RETURNING uuid
-
-
--- name: revision
--- The incarnation (null: not noted yet) and the partition's rev (null: no such partition), in one look.
-SELECT (SELECT uuid::text FROM current_incarnation), (SELECT rev FROM partition WHERE id = %(partition)s)
 
 
 -- name: vocabulary_state

@@ -94,11 +94,14 @@ def matching(filters: Filters, after: int, limit: int) -> list[Found]:
 
 def count(filters: Filters) -> int:
     """How many nodes `matching` would list in all."""
+    return sum(bits.bit_count() for _, bits in live(filters))
+
+
+def live(filters: Filters) -> Iterator[tuple[int, int]]:
+    """Every partition with the slots of those that `matching` would list in all, as a bitmap."""
     deleted = dict(sql.named(_Named, __file__, "tombstones", {"cluster": filters.cluster}))
-    return sum(
-        (bits & ~bitmap.from_slots(deleted.get(partition, ()))).bit_count()
-        for partition, bits in _chosen(filters, 0)
-    )
+    for partition, bits in _chosen(filters, 0):
+        yield partition, bits & ~bitmap.from_slots(deleted.get(partition, ()))
 
 
 def tags_of(keys: Sequence[int]) -> list[list[str]]:

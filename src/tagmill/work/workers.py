@@ -100,16 +100,15 @@ def call(token: str, worker: UUID) -> Caller | None:
     """The worker, if it registered with this token; None when the token is wrong or revoked. One
     statement, each time: a token that is revoked is good for nothing from then on. Raises
     WorkerGone."""
-    parts = TOKEN.fullmatch(token)
-    if parts is None:
-        _refuse("it is no worker token, as tmw_...")
+    given = presented(token)
+    if given is None:
         return None
-    values = {"lookup": parts[1], "worker": worker}
+    values = {"lookup": given.lookup, "worker": worker}
     found = next(iter(sql.bound(_Found, __file__, "caller", values)), None)
     if found is None:
-        _is_good(parts, None, "", is_revoked=False)
+        is_good(given, None)
         return None
-    if not _is_good(parts, found.digest, found.known_as, is_revoked=found.is_revoked):
+    if not is_good(given, found.digest, found.known_as, is_revoked=found.is_revoked):
         return None
     if found.worker is None or found.uuid is None or found.name is None:
         raise WorkerGone("no such worker: register again")
@@ -118,19 +117,35 @@ def call(token: str, worker: UUID) -> Caller | None:
     )
 
 
-def _is_good(
-    parts: re.Match[str], digest: bytes | None, known_as: str, *, is_revoked: bool
+class Presented(NamedTuple):
+    """A token as a client sends it, in its parts: `lookup` finds its row."""
+
+    lookup: str
+    secret: str
+
+
+def presented(token: str) -> Presented | None:
+    """None for what is no worker token."""
+    parts = TOKEN.fullmatch(token)
+    if parts is None:
+        _refuse("it is no worker token, as tmw_...")
+        return None
+    return Presented(parts[1], parts[2])
+
+
+def is_good(
+    given: Presented, digest: bytes | None, known_as: str = "", *, is_revoked: bool = False
 ) -> bool:
     """Whether the token's secret is that of the digest (None: there is none). It is compared in
     constant time, and against something also when there is no such token."""
     expected = digest if digest is not None else b"\0" * hashlib.sha256().digest_size
-    is_right = hmac.compare_digest(expected, _digest(parts[2]))
+    is_right = hmac.compare_digest(expected, _digest(given.secret))
     if digest is None:
-        _refuse("no token has this lookup", parts[1])
+        _refuse("no token has this lookup", given.lookup)
     elif not is_right:
-        _refuse("its secret is wrong", parts[1], known_as)
+        _refuse("its secret is wrong", given.lookup, known_as)
     elif is_revoked:
-        _refuse("it was revoked", parts[1], known_as)
+        _refuse("it was revoked", given.lookup, known_as)
     else:
         return True
     return False
@@ -138,20 +153,15 @@ def _is_good(
 
 def authenticate(token: str) -> WorkerToken | None:
     """The token's row; None when it is wrong or revoked."""
-    parts = TOKEN.fullmatch(token)
-    if parts is None:
-        _refuse("it is no worker token, as tmw_...")
+    given = presented(token)
+    if given is None:
         return None
-    found = WorkerToken.objects.filter(lookup=parts[1]).first()
+    found = WorkerToken.objects.filter(lookup=given.lookup).first()
     if found is None:
-        _is_good(parts, None, "", is_revoked=False)
+        is_good(given, None)
         return None
-    is_revoked = found.revoked_at is not None
-    return (
-        found
-        if _is_good(parts, bytes(found.secret_digest), found.name, is_revoked=is_revoked)
-        else None
-    )
+    digest, is_revoked = bytes(found.secret_digest), found.revoked_at is not None
+    return found if is_good(given, digest, found.name, is_revoked=is_revoked) else None
 
 
 def clusters_of(token: WorkerToken) -> QuerySet[Cluster] | None:
