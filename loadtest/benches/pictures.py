@@ -28,15 +28,29 @@ PARTITION_SLOTS = 64
 WIDTHS = {360: 740, 1280: 800, 2560: 1440, 3840: 2160}
 SCHEMES = ("light", "dark")
 TAG = "fast-ethernet"
+FIRST = "//node[@class='network']"
 PUBLISHED = "//node[@class='network']/product[contains(., 'ConnectX-4')]"
 TYPED = """//node[@class='network']/product[contains(., 'ConnectX-4') or contains(., 'ConnectX-5')]
   and count(//node[@class='processor' and not(@disabled='true')]) >= 2"""
 # What TAG has said before, and how many minutes ago that was published.
 BEFORE = (("//node[@class='network']/vendor[starts-with(., 'Mellanox')]", 190), (PUBLISHED, 45))
 PINNED = 3
+PIN = "names => localStorage.setItem(`tagmill pinned nodes of bench`, JSON.stringify(names))"
+# Samples of an hour, the seconds between two, and those taken during a rebuild.
 HOUR = 180
 SECONDS = 20
+REBUILD = range(90, 96)
+# As many samples in which one worker was alone.
+ALONE = range(20)
 
+# Nothing was drawn for half a second: lists come after the page.
+QUIET = """() => new Promise((done) => {
+  let last = performance.now();
+  const seen = new MutationObserver(() => (last = performance.now()));
+  seen.observe(document.body, { subtree: true, childList: true, attributes: true });
+  const look = () => (performance.now() - last > 500 ? done() : setTimeout(look, 50));
+  look();
+})"""
 _AGE = (
     "UPDATE match_change SET at = at - make_interval(mins => %s)",
     "UPDATE audit_event SET at = at - make_interval(mins => %s)",
@@ -51,11 +65,12 @@ SELECT count(*) FROM partition
 def prepare(running: Running) -> None:
     """Gives the fleet its past, and waits for its words."""
     by = User.objects.get(username="bench")
-    tags.create(TAG, definition="//node[@class='network']", comment="for the storage racks", by=by)
+    tag = {"name": TAG, "definition": FIRST, "comment": "for the storage racks"}
+    running.api.post("tags/", tag)
     running.settle()
     for definition, minutes in BEFORE:
         _age(minutes)
-        tags.update(TAG, definition=definition, by=by)
+        running.api.call("PATCH", f"tags/{TAG}", {"definition": definition})
         running.settle()
     tags.create("decommissioned", comment="waits for its removal", by=by)
     names = Node.objects.order_by("-id").values_list("system_id", flat=True)[:12]
@@ -86,12 +101,12 @@ def _sample(now: datetime) -> None:
         Sample(
             at=now - timedelta(seconds=SECONDS * (HOUR - number)),
             nodes=nodes,
-            stale=240 if 90 <= number < 96 else 6 + number * 7 % 5,
+            stale=240 if number in REBUILD else 6 + number * 7 % 5,
             jobs=0,
             leases=0,
-            workers=1 if number < 20 else 2,
+            workers=1 if number in ALONE else 2,
             changes=int(300 + 200 * math.sin(number / 25) + number * 37 % 60),
-            verdicts=90_000 if 90 <= number < 96 else int(4000 + 2500 * math.sin(number / 25)),
+            verdicts=90_000 if number in REBUILD else int(4000 + 2500 * math.sin(number / 25)),
             revs=number,
         )
         for number in range(HOUR)
@@ -106,10 +121,7 @@ def draw(url: str, browser: Browser, paths: Mapping[str, str], folder: Path) -> 
         for scheme in SCHEMES:
             size = {"width": width, "height": height}
             page = entered(url, browser, viewport=size, color_scheme=scheme)
-            page.evaluate(
-                "names => localStorage.setItem(`tagmill pinned nodes of bench`, JSON.stringify(names))",
-                names,
-            )
+            page.evaluate(PIN, names)
             for name in _shown(page, paths):
                 page.screenshot(path=folder / f"{name}-{width}-{scheme}.png")
             page.context.close()
@@ -129,9 +141,8 @@ def _shown(page: Page, paths: Mapping[str, str]) -> Iterator[str]:
     for name, path in paths.items():
         page.goto(path)
         page.evaluate(OPEN)
-        # Lists come after the page.
-        page.wait_for_load_state("networkidle")
+        page.evaluate(QUIET)
         if name == "editor":
             _type(page)
-            page.wait_for_load_state("networkidle")
+            page.evaluate(QUIET)
         yield name

@@ -27,6 +27,7 @@ from tagmill.fleet.models import Node
 
 WARM = 3
 
+
 class WebBench(Bench):
     name = "web"
     help = "the workbench in Chromium: from the last key to the difference, and opening each page"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -57,7 +58,8 @@ def browser() -> Iterator[Browser]:
 def shared_server(
     browser: Browser, django_db_setup: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stack]:
-    yield from server(tmp_path_factory.mktemp("server"))
+    # The database, which is emptied after each test, would keep another key for its next start.
+    yield from server(tmp_path_factory.mktemp("server"), TAGMILL_SECRET_KEY=secrets.token_hex(32))
 
 
 @pytest.fixture
@@ -113,7 +115,9 @@ def sit(browser: Browser, stack: Stack) -> Iterator[Callable[..., Seat]]:
 
     def down(role: str = "operator", **options: object) -> Seat:
         user = make_user(role)
-        page = browser.new_context(**options).new_page()  # type: ignore[arg-type]
+        # What fades is looked at in its end.
+        context = browser.new_context(reduced_motion="reduce", **options)  # type: ignore[arg-type]
+        page = context.new_page()
         page.set_default_timeout(PATIENCE_MS)
         seat = Seat(page, user, stack.url, [])
 

@@ -1,4 +1,4 @@
-"""What happens elsewhere while pages are open: other tabs, other operators, a server that restarts."""
+"""What happens elsewhere while pages are open: other tabs, other operators, a server's restart."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_page_goes_on_when_its_server_was_restarted(
     stack.signal_server(signal.SIGTERM).wait()
     expect(lost).to_be_visible()
     tags.create("gpu")
-    stack.revive()
+    stack.start_server("--no-maintenance")
     expect(lost).to_be_hidden()
     expect(page.get_by_role("link", name="gpu")).to_be_visible()
     # The browser itself says of each request that nobody answered it.
@@ -83,7 +83,7 @@ def test_who_saves_what_somebody_else_has_changed_meanwhile_is_told_and_loses_no
     page.get_by_role("button", name="Save").click()
     told = page.get_by_role("alert")
     expect(told).to_contain_text("the-admin has saved this tag while you typed")
-    expect(told.locator("mark")).to_have_text(["display']", "GPUs", "network'][@id]", "cards"])
+    expect(told.locator("mark")).to_have_text(["'display'", "GPUs", "'network'][@id", "cards"])
     seat.is_accessible()
     page.unroute("**/api/v1/tags/any")
     page.reload()

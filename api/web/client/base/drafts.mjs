@@ -2,8 +2,8 @@
 import { session } from "./session.mjs";
 
 /** @typedef {{name: string, definition: string, comment: string, namespaces: Record<string, string>}} Draft */
-/** `base` is what the tag said when the typing began.
- * @typedef {Draft & {base?: Draft}} Kept */
+/** `base` is what the tag said when the typing began, `etag` its entity tag then.
+ * @typedef {Draft & {base?: Draft, etag?: string}} Kept */
 
 /** @type {Draft} */
 export const EMPTY = { name: "", definition: "", comment: "", namespaces: {} };

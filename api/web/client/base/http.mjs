@@ -2,7 +2,7 @@
 import { note } from "./asked.mjs";
 
 const FIRST_RETRY_MS = 500;
-const MAX_RETRY_MS = 8_000;
+const MAX_RETRY_MS = 2_000;
 
 /** What the server refused, or that it could not be reached (`code` is then "lost"). */
 export class Problem extends Error {

@@ -93,7 +93,10 @@ export class Page extends Part {
     }
   }
 
+  /** A server that cannot be reached is said once, by the frame. */
   shownProblem() {
-    return this.problem === null ? nothing : html`<p class="error" role="alert">${this.problem.message}</p>`;
+    return this.problem === null || this.problem.code === "lost"
+      ? nothing
+      : html`<p class="error" role="alert">${this.problem.message}</p>`;
   }
 }

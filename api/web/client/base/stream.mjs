@@ -3,7 +3,7 @@
 const ADDRESS = "/api/v1/events";
 const KINDS = ["tag", "rebuild", "preview", "worker"];
 const FIRST_RETRY_MS = 500;
-const MAX_RETRY_MS = 8_000;
+const MAX_RETRY_MS = 2_000;
 
 /** What is heard: an event of the server, that the stream is open (what has happened before may have
  * been missed), or that the server cannot be reached.

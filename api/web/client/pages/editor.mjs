@@ -73,10 +73,13 @@ class Editor extends Page {
     if (this.tag) this.take(await tagged(this.address()));
     const before = allowed("operator") && !this.query.has("definition") ? kept(this.tag) : null;
     if (before !== null) {
-      const { base = this.base, ...draft } = before;
+      const { base = this.base, etag = this.etag, ...draft } = before;
       this.draft = draft;
       this.isRestored = this.isChanged();
-      if (this.isRestored && !areSame(base, this.base)) await this.meet(this.base, this.etag);
+      if (this.isRestored && !areSame(base, this.base)) {
+        await this.meet(this.base, this.etag);
+        [this.base, this.etag] = [base, etag];
+      }
     }
     this.show();
     this.typed({ now: true });
@@ -151,7 +154,7 @@ class Editor extends Page {
   write(change) {
     this.draft = { ...this.draft, ...change };
     this.said = "";
-    if (this.isChanged()) keep(this.tag, { ...this.draft, base: this.base });
+    if (this.isChanged()) keep(this.tag, { ...this.draft, base: this.base, etag: this.etag });
     else drop(this.tag);
     if ("definition" in change || "namespaces" in change) this.typed();
   }
@@ -264,10 +267,7 @@ class Editor extends Page {
       isDangerous: true,
       text: `${several(this.row.node_count, "node")} lose the tag. Its history is kept.`,
     });
-    if (
-      isMeant &&
-      (await this.trying(async () => (await api(this.address(), { method: "DELETE" }), true)))
-    ) {
+    if (isMeant && (await this.trying(async () => (await api(this.address(), { method: "DELETE" }), true)))) {
       drop(this.tag);
       go("/");
     }
@@ -297,22 +297,24 @@ class Editor extends Page {
         ${allowed("operator") ? this.buttons() : nothing}
       </div>
       ${this.shownProblem()}
-      ${this.theirs
-        ? collision(
-            this.theirs,
-            this.draft,
-            () => this.keepMine(),
-            () => this.discard(),
-          )
-        : nothing}
-      <div class="editor">
+      ${
+        this.theirs
+          ? collision(
+              this.theirs,
+              this.draft,
+              () => this.keepMine(),
+              () => this.discard(),
+            )
+          : nothing
+      }
+      <div class="editor ${this.row ? "tag-page" : ""}">
         <section class="stack" aria-label="Definition">${this.form()}</section>
-        <div class="stack">
+        <div class="stack result-side">
           <section class="card result" aria-label="What it matches">${this.result()}</section>
           ${allowed("operator") && this.row?.kind !== "manual" ? html`<tm-pins .preview=${this.preview} .version=${this.version}></tm-pins>` : nothing}
         </div>
-      </div>
-      ${this.row ? html`<tm-history tag=${this.tag} .total=${this.row.node_count}></tm-history>` : nothing}`;
+        ${this.row ? html`<tm-history tag=${this.tag} .total=${this.row.node_count}></tm-history>` : nothing}
+      </div>`;
   }
 
   buttons() {

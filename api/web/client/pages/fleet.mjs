@@ -60,7 +60,7 @@ class Fleet extends Overview {
                   </li>`,
               )}
             </ul>`
-          : html`<p class="quiet">No definition fails anywhere.</p>`
+          : html`<p class="card quiet">No definition fails anywhere.</p>`
       }`;
   }
 

@@ -116,7 +116,12 @@ class Vocabulary extends Page {
           ${[
             ["and", "all of these"],
             ["or", "any of these"],
-          ].map(([joint, title]) => html`<button aria-pressed=${joint === this.joint} @click=${() => (this.joint = joint ?? "and")}>${title}</button>`)}
+          ].map(
+            ([joint, title]) =>
+              html`<button aria-pressed=${joint === this.joint} @click=${() => (this.joint = joint ?? "and")}>
+                ${title}
+              </button>`,
+          )}
         </div>
       </div>
       <ul class="plainlist">

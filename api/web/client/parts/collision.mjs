@@ -10,9 +10,7 @@ const WRITTEN = ["definition", "pending_definition", "namespaces", "pending_name
 
 /** Who has written last what the tag says. @param {any[]} events The tag's history, the newest first. */
 export function writer(events) {
-  const found = events.find(
-    (event) => event.action !== "published" && WRITTEN.some((name) => name in event.changes),
-  );
+  const found = events.find((event) => event.action !== "published" && WRITTEN.some((name) => name in event.changes));
   return { who: found?.actor || "Somebody", at: found?.at ?? null };
 }
 
@@ -55,5 +53,7 @@ export function apart(text, other) {
   while (end < least - start && words[words.length - 1 - end] === others[others.length - 1 - end]) end += 1;
   const part = (/** @type {number} */ from, /** @type {number} */ to) => words.slice(from, to).join("");
   const between = part(start, words.length - end);
-  return html`<code class="xp" translate="no">${part(0, start)}${between ? html`<mark>${between}</mark>` : nothing}${part(words.length - end, words.length)}</code>`;
+  return html`<code class="xp" translate="no"
+    >${part(0, start)}${between ? html`<mark>${between}</mark>` : nothing}${part(words.length - end, words.length)}</code
+  >`;
 }
