@@ -31,7 +31,7 @@ OPERATIONS = (
     expression_sets.OPERATION,
     images.GET,
     images.PUT,
-    imports.OPERATION,
+    *(kind.operation for kind in imports.KINDS),
     documents.OPERATION,
     events.REBUILDS.operation,
     feed.OPERATION,

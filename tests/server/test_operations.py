@@ -33,11 +33,18 @@ PLACES = {
 }
 # The role that each takes; workers alone may call the others.
 ROLES = [
-    (imports.OPERATION, "uploader"),
+    (imports.IMPORT.operation, "uploader"),
+    (imports.UPDATE.operation, "uploader"),
+    (imports.DELETE.operation, "operator"),
     (documents.OPERATION, "uploader"),
     (events.REBUILDS.operation, "viewer"),
     (events.PREVIEWS.operation, "operator"),
 ]
+# What those get who may: there is no body.
+REACHED = {
+    **dict.fromkeys((kind.operation.name for kind in imports.KINDS), 415),
+    "nodes_document_update": 400,
+}
 
 
 def filled(path: str) -> str:
@@ -109,7 +116,7 @@ def test_native_endpoints_take_those_whom_their_description_names(stack: Stack) 
             is_allowed = Role[needed.upper()] in GROUPS[role]
             status, _ = ask(operation, header)
             # There is no such thing, or no body: who may not do it does not get so far.
-            reached = {"nodes_import": 415, "nodes_document_update": 400}.get(operation.name, 404)
+            reached = REACHED.get(operation.name, 404)
             assert status == (reached if is_allowed else 403)
     for operation in (
         lease.OPERATION,
