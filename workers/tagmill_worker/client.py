@@ -57,6 +57,7 @@ from tagmill_wire.messages import (
 from tagmill_wire.pagehead import PageHead
 from tagmill_worker import pages
 from tagmill_worker.cache import bundle
+from tagmill_worker.dictionaries import Dictionaries
 from tagmill_worker.errors import (
     AnswerTooLarge,
     ImageMissing,
@@ -82,8 +83,10 @@ MAX_ANSWER_BYTES = 64 * 1024 * 1024
 # Heartbeat, long-poll, page, completion, and a page to be warmed at the same time.
 CONNECTIONS = 5
 MAX_DETAIL = 300
-# Servers of before know JSON alone, and never look.
-BATCH_TYPES = f"{frames.MEDIA_TYPE}, application/json"
+# Servers of before know fewer of them, and answer with what they know. The second of these brings
+# every dictionary along.
+BATCH_TYPES = f"{frames.NAMED_TYPE}, {frames.MEDIA_TYPE}, application/json"
+WHOLE_BATCH_TYPES = f"{frames.MEDIA_TYPE}, application/json"
 # By the code of the problem that says so.
 MISSING = {
     "unknown_expression_set": UnknownSet,
@@ -112,6 +115,7 @@ class Client:
         self._seconds = seconds
         self._most_page_bytes = most_page_bytes
         self._places: dict[str, str] = {}
+        self._dictionaries = Dictionaries(self._dictionary)
         self._pool = HTTPConnectionPool(reactor, persistent=True)
         self._pool.maxPersistentPerHost = CONNECTIONS
         agent = Agent(reactor, connectTimeout=CONNECT_SECONDS, pool=self._pool)
@@ -175,12 +179,28 @@ class Client:
         headers, body = await self._ask(
             "GET", path, None, self._most_page_bytes, accept=BATCH_TYPES
         )
-        is_zstd = _is_zstd(headers)
+        try:
+            named = _header(headers, frames.DICTIONARIES)
+            dictionaries = await self._dictionaries.named_in(named, partition)
+        except NotFound:
+            # One was deleted in this moment, or is damaged.
+            headers, body = await self._ask(
+                "GET", path, None, self._most_page_bytes, accept=WHOLE_BATCH_TYPES
+            )
+            dictionaries = []
         try:
             head = PageHead.read(lambda name: _header(headers, name))
         except WireError as error:
             raise ProtocolError(f"not a page: {error}") from None
-        return pages.read(head, partition, body, is_zstd, self._most_page_bytes)
+        is_zstd = _is_zstd(headers)
+        return pages.read(
+            head, partition, body, is_zstd, self._most_page_bytes, dictionaries=dictionaries
+        )
+
+    async def _dictionary(self, partition: int, key: int) -> tuple[bytes, bool]:
+        path = f"partitions/{partition}/dictionaries/{key}"
+        headers, body = await self._ask("GET", path, None, frames.MAX_DICTIONARY_BYTES)
+        return body, _is_zstd(headers)
 
     async def expression_set(self, version: str) -> ExpressionSet:
         """Raises UnknownSet where it was superseded a while ago."""
