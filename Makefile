@@ -11,7 +11,7 @@ WORKERS ?= 2
 PARALLEL = --numprocesses=$(WORKERS) --dist=worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test coverage test-without-kernel lint chaos docs dist release-check deploy-check format clean kernel-test kernel-bench kernel-fuzz differential bounds clients api-fuzz vendor screenshots race
+.PHONY: help demo install test coverage test-without-kernel lint chaos docs dist release-check deploy-check format clean kernel-test kernel-bench kernel-fuzz differential bounds clients api-fuzz api-released vendor screenshots race
 
 help: ## Say what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -86,6 +86,11 @@ FUZZ_SECONDS ?= 300
 api-fuzz: $(VENV)/development ## Fuzz the API by its description, as each role, for FUZZ_SECONDS each (schemathesis)
 	@$(RUN) -m pip install --quiet --disable-pip-version-check schemathesis==4.32.5
 	@TAGMILL_FUZZ_SECONDS=$(FUZZ_SECONDS) $(RUN) -m pytest tests/clients/test_fuzz.py -s $(ARGS)
+
+# Run it when a version is released, and commit what it writes: tests compare the next one with it.
+api-released: $(VENV)/development ## Keep the description of the API, which the next release must not break
+	@mkdir -p build && $(RUN) manage.py spectacular --format openapi-json > build/openapi.json
+	@$(RUN) tests/support/released.py < build/openapi.json > docs/openapi-released.json
 
 bounds: $(VENV)/development $(KERNEL) ## Look for texts that take the server a second or 100 MiB, among thousands
 	@TAGMILL_BOUNDS_CASES=2000 TAGMILL_BOUNDS_SECONDS=1 TAGMILL_BOUNDS_SEED=$$(date +%s) $(RUN) -m pytest tests/bounds

@@ -78,7 +78,7 @@ class Condition:
         """`check` of the document that the probe printed, for an upload's `expects`."""
 
         def check(node: Any) -> None:
-            digest = node.digests.get(probe)
+            digest = None if node is None else node.digests.get(probe)
             self.check(None if digest is None else of_document(digest))
 
         return check

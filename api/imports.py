@@ -1,4 +1,4 @@
-"""What a bulk import answers: a verdict for each line, then a summary."""
+"""What a bulk upload answers: a verdict for each line, then a summary."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Iterable, Iterator
 
 from api.encoding import dumps
 from tagmill.flows import imports
+from tagmill.flows.imports import Bulk
 
-OUTCOMES = ("created", "updated", "unchanged", "refused")
 
-
-def answers(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """NDJSON: the verdicts of `imports.import_lines`, then `{"summary": {"lines": n, "created":
-    n, "updated": n, "unchanged": n, "refused": n}}`. A body cut short has no summary."""
+def answers(lines: Iterable[bytes], bulk: Bulk = imports.IMPORT) -> Iterator[bytes]:
+    """NDJSON: the verdicts of `imports.import_lines`, then `{"summary": {"lines": n, ...}}` with
+    the number of each outcome. A body cut short has no summary."""
     counts: Counter[str] = Counter()
-    for verdict in imports.import_lines(lines):
+    for verdict in imports.import_lines(lines, bulk):
         counts[verdict["outcome"]] += 1
         yield _line(verdict)
-    yield _line({"summary": {"lines": counts.total(), **{name: counts[name] for name in OUTCOMES}}})
+    found = {name: counts[name] for name in bulk.outcomes}
+    yield _line({"summary": {"lines": counts.total(), **found}})
 
 
 def _line(value: object) -> bytes:

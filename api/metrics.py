@@ -35,7 +35,7 @@ from prometheus_client.registry import Collector
 
 from tagmill.errors import TagmillError
 from tagmill.fleet import packing
-from tagmill.flows import maintenance
+from tagmill.flows import compaction, maintenance
 from tagmill.matches import staleness
 from tagmill.tags import waiting
 from tagmill.tags.models import Tag
@@ -48,7 +48,7 @@ CONTENT_TYPE = prometheus.CONTENT_TYPE_PLAIN_0_0_4
 # Several Prometheus servers scrape; the database is read once in this time.
 CACHE_SECONDS = 5.0
 # Routes that wait: their duration says how long there was nothing to do, or how long workers took.
-WAITING_ROUTES = frozenset({"lease", "events", "preview"})
+WAITING_ROUTES = frozenset({"lease", "events", "export", "preview", "wait"})
 # Set by the parent of several processes: where their numbers are, and whose these are.
 DIRECTORY, SLOT = "PROMETHEUS_MULTIPROC_DIR", "_TAGMILL_SLOT"
 # A file that has just been made is empty for a moment.
@@ -74,7 +74,7 @@ REQUESTS = Counter(
 )
 REQUEST_SECONDS = Histogram(
     "tagmill_http_request_seconds",
-    "From the end of a request to the end of its answer, without long-polls and event streams",
+    "From the end of a request to that of its answer, without long-polls, event streams, exports",
     ["route"],
     buckets=(0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30),
     registry=REGISTRY,
@@ -242,6 +242,12 @@ class DatabaseCollector(Collector):
             GaugeMetricFamily(
                 "tagmill_damaged_documents", "Documents that could not be read when last packed"
             ),
+            GaugeMetricFamily("tagmill_partitions", "Partitions"),
+            GaugeMetricFamily("tagmill_nodes", "Nodes that are not deleted"),
+            GaugeMetricFamily("tagmill_tombstones", "Slots of nodes that were deleted or moved"),
+            GaugeMetricFamily(
+                "tagmill_sparse_partitions", "Full partitions that are to be emptied into others"
+            ),
         ]
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
@@ -258,7 +264,7 @@ class DatabaseCollector(Collector):
 
     def _read(self) -> list[GaugeMetricFamily]:
         up, jobs, stale, age, stale_there, alive, tags, *more = found = self.describe()
-        shares, rows, documents = more[:3], more[3], more[4:]
+        shares, rows, documents = more[:3], more[3], more[4:-4]
         try:
             for status, count in queue.job_counts().items():
                 jobs.add_metric([status], count)
@@ -276,6 +282,8 @@ class DatabaseCollector(Collector):
             for table, estimate in maintenance.growing_tables():
                 rows.add_metric([table], estimate)
             _documents(*documents)
+            for gauge, figure in zip(more[-4:], compaction.figures(), strict=True):
+                gauge.add_metric([], figure)
             age.add_metric([], leases.oldest_seconds())
         except (db.Error, TagmillError) as error:
             log.warning("metrics without the database", error=str(error).strip())

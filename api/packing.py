@@ -7,6 +7,7 @@ import gzip
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from io import BytesIO
+from typing import Any
 
 import zstandard
 from django.http import HttpRequest, HttpResponse
@@ -70,6 +71,26 @@ def pack(body: bytes, coding: str) -> bytes:
     if coding == ZSTD:
         return zstandard.ZstdCompressor(ZSTD_LEVEL).compress(body)
     return gzip.compress(body, GZIP_LEVEL, mtime=0)
+
+
+class Packer:
+    """Packs what comes piece by piece, each so that it can be read when it has arrived. `coding`:
+    ZSTD, GZIP, or empty for what is sent as it is."""
+
+    def __init__(self, coding: str) -> None:
+        self.coding = coding
+        self._packer: Any = None
+        if coding == ZSTD:
+            self._packer = zstandard.ZstdCompressor(ZSTD_LEVEL).compressobj()
+            self._ends = (zstandard.COMPRESSOBJ_FLUSH_BLOCK, zstandard.COMPRESSOBJ_FLUSH_FINISH)
+        elif coding == GZIP:
+            self._packer = zlib.compressobj(GZIP_LEVEL, wbits=31)
+            self._ends = (zlib.Z_SYNC_FLUSH, zlib.Z_FINISH)
+
+    def add(self, data: bytes, *, is_last: bool) -> bytes:
+        if self._packer is None:
+            return data
+        return bytes(self._packer.compress(data) + self._packer.flush(self._ends[is_last]))
 
 
 def packed(

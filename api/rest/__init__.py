@@ -10,6 +10,8 @@ __all__ = [
     "clusters",
     "documents",
     "explain",
+    "filters",
+    "node_filters",
     "nodes",
     "partitions",
     "previews",

@@ -6,11 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from django.http import QueryDict
+
 from api.rest import filters
 from api.rest.clusters import cluster_named
 from api.rest.filters import Filter
-from tagmill.errors import Invalid
+from tagmill.errors import Invalid, NotFound
 from tagmill.tags import places
+from tagmill.tags.models import Tag
 
 FILTERS = (
     filters.text("cluster", None, "Its name or uuid."),
@@ -28,9 +31,10 @@ PLACE = re.compile(r"(\d{1,18})\.(\d{1,6})", re.ASCII)
 def _before(place: str) -> int:
     """What the first page is after that begins there."""
     found = PLACE.fullmatch(place)
-    if found is None or int(found[2]) >= places.PLACES:
+    if found is None:
         raise Invalid("begin must be a partition and a slot, as 12.345", field="begin")
-    return places.key(int(found[1]), int(found[2])) - 1
+    # A slot that is above all there may be is the next partition's first.
+    return places.key(int(found[1]), min(int(found[2]), places.PLACES)) - 1
 
 
 BEGIN = Filter(
@@ -39,6 +43,32 @@ BEGIN = Filter(
     {"type": "string", "pattern": r"^[0-9]{1,18}\.[0-9]{1,6}$"},
     _before,
 )
+
+
+# Each is one more bitmap of every partition looked at.
+MAX_TAG_FILTERS = 20
+
+
+def of_list(asked: Mapping[str, Any], query: QueryDict) -> places.Filters:
+    """What the list of all nodes is asked for: its filters, and tags that nodes carry or do not.
+    Raises Invalid, and NotFound for a tag that does not exist: a typing error must not look like
+    no nodes."""
+    with_tags, without = query.getlist("tag"), query.getlist("not_tag")
+    if len(with_tags) + len(without) > MAX_TAG_FILTERS:
+        raise Invalid(f"at most {MAX_TAG_FILTERS} tags in one question", field="tag")
+    return chosen(asked, tags=_tag_ids(with_tags), not_tags=_tag_ids(without))
+
+
+def _tag_ids(names: Sequence[str]) -> tuple[int, ...]:
+    """Raises NotFound."""
+    found: dict[str, int] = {}
+    if names:
+        known = [name for name in names if "\0" not in name]
+        found = dict(Tag.objects.filter(name__in=known).values_list("name", "id"))
+    for name in names:
+        if name not in found:
+            raise NotFound(f"there is no tag {name!r}")
+    return tuple(found[name] for name in names)
 
 
 def chosen(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from django.db.models import QuerySet
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import (
     OpenApiExample,
     OpenApiParameter,
@@ -19,22 +20,26 @@ from rest_framework.reverse import reverse
 
 from api import etags, limits
 from api.openapi import Says
+from api.renderers import NDJSON
 from api.rest import filters, node_filters
 from api.rest.base import Resource, Strict, one
 from api.roles import Role
-from tagmill.errors import Invalid, NotFound
+from tagmill.errors import Invalid
 from tagmill.fleet import incarnation
 from tagmill.fleet.models import Node
-from tagmill.flows import ingest
+from tagmill.flows import ingest, replacing
 from tagmill.flows.ingest import Upload
 from tagmill.tags import places
-from tagmill.tags.models import Tag
 
 # Says whether the tags are true when the answer arrives.
 SETTLED = "Tagmill-Settled"
-# Each is one more bitmap of every partition looked at.
-MAX_TAG_FILTERS = 20
-INCLUDE = filters.choice("include", ["tags"], None, "`tags`: each node with the tags it carries.")
+TAGS, PROBES = "tags", "probes"
+INCLUDE = filters.choice(
+    "include",
+    [TAGS, PROBES],
+    None,
+    "`tags`: each node with the tags it carries, as JSON; `probes`: with its documents, as NDJSON.",
+)
 
 
 MADE = Says(
@@ -60,13 +65,16 @@ class NodeChange(Strict):
     )
 
 
-class NodeIn(NodeChange):
-    system_id = serializers.CharField(max_length=64)
+class NodeWhole(NodeChange):
     probes = serializers.DictField(
         child=serializers.CharField(trim_whitespace=False),
         required=False,
         help_text="The XML by probe: lshw, lldp, ...",
     )
+
+
+class NodeIn(NodeWhole):
+    system_id = serializers.CharField(max_length=64)
 
 
 class NodeOut(serializers.Serializer[Any]):
@@ -156,7 +164,7 @@ class Nodes(Resource):
 
     @extend_schema(
         operation_id="nodes_list",
-        responses=NodeOut(many=True),
+        responses={(200, "application/json"): NodeOut(many=True), (200, NDJSON): OpenApiTypes.STR},
         parameters=[
             OpenApiParameter(
                 "tag", str, many=True, description="Nodes that carry it. Repeat it: all of them."
@@ -169,8 +177,12 @@ class Nodes(Resource):
     def get(self, request: Request) -> Response:
         """List the nodes
 
-        In the order of clusters' partitions. All filters must hold."""
-        found = self._filters()
+        In the order of clusters' partitions. All filters must hold. `Accept: application/x-ndjson`
+        asks for all of them in one answer, without pages, in the lines that `nodes/import` takes:
+        with `include=probes` their documents, too."""
+        if self.asked.get("include") == PROBES:
+            raise Invalid(f"documents come with `Accept: {NDJSON}` alone", field="include")
+        found = node_filters.of_list(self.asked, request.query_params)
         return self.keyed_page(
             lambda after, limit: places.matching(found, after, limit),
             lambda rows: _bodies(rows, self.asked.get("include")),
@@ -198,20 +210,13 @@ class Nodes(Resource):
         With or without its documents, by their probes."""
         given = self.given(NodeIn)
         system_id = given["system_id"]
-        probes = {probe: xml.encode() for probe, xml in given.get("probes", {}).items()}
-        verdict = store(_upload(system_id, given, probes), create=True)
-        place = reverse("node", [system_id], request=request)
-        return answer(system_id, {"Location": place, **settled(verdict.settled)}, 201)
+        verdict = store(_upload(system_id, given), create=True)
+        return _made(request, verdict)
 
-    def _filters(self) -> places.Filters:
-        """Raises NotFound for a tag that does not exist: a typing error must not look like no
-        nodes."""
-        given = self.request.query_params
-        with_tags, without = given.getlist("tag"), given.getlist("not_tag")
-        if len(with_tags) + len(without) > MAX_TAG_FILTERS:
-            raise Invalid(f"at most {MAX_TAG_FILTERS} tags in one question", field="tag")
-        tags, not_tags = _tag_ids(with_tags), _tag_ids(without)
-        return node_filters.chosen(self.asked, tags=tags, not_tags=not_tags)
+
+def _made(request: Request, verdict: ingest.Verdict) -> Response:
+    place = reverse("node", [verdict.system_id], request=request)
+    return answer(verdict.system_id, {"Location": place, **settled(verdict.settled)}, 201)
 
 
 def _bodies(rows: Sequence[places.Found], include: str | None) -> list[dict[str, Any]]:
@@ -228,10 +233,12 @@ def _body(node: places.Found) -> dict[str, Any]:
 
 
 class OneNode(Resource):
-    roles = {"PATCH": Role.UPLOADER}
-    conditional = frozenset({"PATCH", "DELETE"})
+    roles = {"PUT": Role.UPLOADER, "PATCH": Role.UPLOADER}
+    conditional = frozenset({"PUT", "PATCH", "DELETE"})
+    body_limit = limits.LARGE
     says = {
         "GET": Says(headers=("ETag",)),
+        "PUT": Says(errors=("invalid_document",), headers=("Location", "ETag", "Tagmill-Settled")),
         "PATCH": Says(headers=("ETag", "Tagmill-Settled")),
         "DELETE": Says(headers=("Tagmill-Settled",)),
     }
@@ -244,12 +251,28 @@ class OneNode(Resource):
         With its tags, and which documents it has."""
         return answer(system_id, {})
 
+    @extend_schema(
+        operation_id="nodes_replace",
+        request=NodeWhole,
+        responses={200: NodeDetail, 201: NodeDetail},
+    )
+    def put(self, request: Request, system_id: str) -> Response:
+        """Make or replace a node
+
+        The node is as the body says, whatever it was: documents of other probes are deleted, and
+        without a `hostname` it has none. Without a `cluster` it stays where it is. `If-None-Match:
+        *` makes a node only where there is none."""
+        verdict = replacing.put(_upload(system_id, self.given(NodeWhole), _expected(request)))
+        if verdict.outcome == "created":
+            return _made(request, verdict)
+        return answer(system_id, settled(verdict.settled))
+
     @extend_schema(request=NodeChange)
     def patch(self, request: Request, system_id: str) -> Response:
         """Change a node
 
         Another `cluster` moves the node, with its documents and manual tags."""
-        change = _upload(system_id, self.given(NodeChange), {}, _expected(request))
+        change = _upload(system_id, self.given(NodeChange), _expected(request))
         verdict = store(change, create=False)
         return answer(system_id, settled(verdict.settled))
 
@@ -277,7 +300,8 @@ def _expected(request: Request) -> Callable[[Any], None]:
 
     def check(node: Any) -> None:
         # It is called under locks, where none is made.
-        condition.check(etags.of_node(incarnation.noted(), node.id, node.rev))
+        current = node and etags.of_node(incarnation.noted(), node.id, node.rev)
+        condition.check(current)
 
     return check
 
@@ -285,7 +309,6 @@ def _expected(request: Request) -> Callable[[Any], None]:
 def _upload(
     system_id: str,
     given: dict[str, Any],
-    probes: dict[str, bytes | None],
     expects: Callable[[Any], None] | None = None,
 ) -> Upload:
     return Upload(
@@ -293,18 +316,6 @@ def _upload(
         cluster=given.get("cluster"),
         hostname=given.get("hostname"),
         kind=given.get("kind"),
-        probes=probes,
+        probes={probe: xml.encode() for probe, xml in given.get("probes", {}).items()},
         expects=expects,
     )
-
-
-def _tag_ids(names: Sequence[str]) -> tuple[int, ...]:
-    """Raises NotFound."""
-    found: dict[str, int] = {}
-    if names:
-        known = [name for name in names if "\0" not in name]
-        found = dict(Tag.objects.filter(name__in=known).values_list("name", "id"))
-    for name in names:
-        if name not in found:
-            raise NotFound(f"there is no tag {name!r}")
-    return tuple(found[name] for name in names)

@@ -52,12 +52,12 @@ BOUNDS = Bounds(
     seconds=20.0,
     patience=0.05,
 )
-PARAMETERS = frozenset({"probe"})
+PARAMETERS = frozenset({"probe", "cluster"})
 STORED = {
     "type": "object",
     "required": ["outcome", "rev", "settled"],
     "properties": {
-        "outcome": {"type": "string", "enum": ["updated", "unchanged"]},
+        "outcome": {"type": "string", "enum": ["created", "updated", "unchanged"]},
         "rev": {"type": "integer"},
         "settled": {
             "type": ["boolean", "null"],
@@ -65,6 +65,10 @@ STORED = {
             "null: nothing was stored, and its tags are as they were.",
         },
     },
+}
+HEADERS = {
+    SETTLED: "Whether the node's tags are true; missing where nothing was stored.",
+    "X-Request-Id": "Of this request.",
 }
 OPERATION = Operation(
     name="nodes_document_update",
@@ -77,18 +81,18 @@ OPERATION = Operation(
     description="The XML that one probe printed, stored as it is but for its XML declaration.",
     parameters=(
         Parameter("probe", "lshw, lldp, ...", {"type": "string", "default": LSHW}),
+        Parameter(
+            "cluster",
+            "Its name or uuid, as in a line of `nodes/import`: a node that does not exist is made "
+            "there, and one that is elsewhere moves there.",
+            {"type": "string", "maxLength": 256},
+        ),
         *CONDITIONS,
     ),
     request=Content(XML[0], BINARY, "<list>...</list>", XML[1:]),
     answers={
-        200: Answer(
-            "What came of it.",
-            Content("application/json", STORED),
-            {
-                SETTLED: "Whether the node's tags are true; missing where nothing was stored.",
-                "X-Request-Id": "Of this request.",
-            },
-        )
+        200: Answer("What came of it.", Content("application/json", STORED), HEADERS),
+        201: Answer("The node was made.", Content("application/json", STORED), HEADERS),
     },
 )
 
@@ -102,6 +106,7 @@ class Put:
     refuse: Callable[[], None]
     system_id: str
     probe: str
+    cluster: str | None
     condition: Condition
     content_type: str | None
     body: bytes
@@ -142,7 +147,7 @@ class DocumentResource(Native):
         for name, value in settled(verdict.settled).items():
             request.setHeader(name, value)
         found = {"outcome": verdict.outcome, "rev": verdict.rev, "settled": verdict.settled}
-        respond(request, dumps(found))
+        respond(request, dumps(found), status=201 if verdict.outcome == "created" else 200)
 
     def _asked(self, request: Request) -> Put:
         query = parse_qs(request.uri.partition(b"?")[2].decode("latin-1"), keep_blank_values=True)
@@ -155,6 +160,7 @@ class DocumentResource(Native):
             ),
             system_id=self._system_id,
             probe=query.get("probe", [LSHW])[-1],
+            cluster=query.get("cluster", [None])[-1],
             condition=etags.condition(request.joined),
             content_type=request.getHeader("content-type"),
             body=body_of(request),
@@ -174,7 +180,7 @@ def put_all(asked: Sequence[Put]) -> list[Verdict | BaseException]:
         except Exception as error:
             found[number] = error
     with acting(lambda: _actor(asked, known)):
-        verdicts = store_requests(list(wanted.values()), create=False)
+        verdicts = store_requests(list(wanted.values()), create=None)
     for number, verdict in zip(wanted, verdicts, strict=True):
         is_stored = isinstance(verdict, Verdict) and verdict.error is None
         found[number] = verdict if is_stored else getattr(verdict, "error", verdict)
@@ -194,8 +200,21 @@ def _upload(asked: Put, user: Any) -> Upload:
     if asked.body:
         refuse_type(asked.content_type, *XML)
     xml = unpacked(asked.body, asked.coding, DOCUMENT)
-    check = asked.condition.of_document(asked.probe)
-    return Upload(asked.system_id, probes={asked.probe: xml}, expects=check)
+    probes = {asked.probe: xml}
+    return Upload(asked.system_id, asked.cluster, probes=probes, expects=_expected(asked))
+
+
+def _expected(asked: Put) -> Callable[[Any], None]:
+    is_right = asked.condition.of_document(asked.probe)
+
+    def check(node: Any) -> None:
+        if node is None and asked.cluster is None:
+            raise NotFound(
+                f"there is no node {asked.system_id!r}: name the `cluster` that it is to be made in"
+            )
+        is_right(node)
+
+    return check
 
 
 def _actor(asked: Sequence[Put], known: Mapping[users.Shown, Any]) -> Actor:

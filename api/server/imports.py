@@ -1,4 +1,4 @@
-"""POST /api/v1/nodes/import: a bulk import of any size in constant memory.
+"""POST of /api/v1/nodes/import, update and delete: lines of any number in constant memory.
 
 The request's body goes to an importer thread while it arrives; when the thread falls behind, the
 client's socket is no longer read. Verdicts go to a spooled file, and to the client when the body
@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import queue
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import IO, Any
 
 from twisted.internet.defer import Deferred
 from twisted.protocols.basic import FileSender
 from twisted.python.failure import Failure
 
-from api import imports
+from api.imports import answers
 from api.packing import GZIP, unpack
 from api.server import users
 from api.server.http import Request, route_of
@@ -26,6 +27,8 @@ from api.server.operations import BINARY, USERS, Answer, Content, Operation
 from api.server.threads import Threads
 from api.strict import refuse_type
 from tagmill.errors import TagmillError
+from tagmill.flows import imports
+from tagmill.flows.imports import Bulk
 
 NDJSON = "application/x-ndjson"
 # Some clients that are generated know no other type for a body that is sent as it is.
@@ -34,39 +37,84 @@ BYTES = "application/octet-stream"
 MAX_PENDING = 1024 * 1024
 SPOOL_BYTES = 1024 * 1024
 
-OPERATION = Operation(
-    name="nodes_import",
-    method="post",
-    path="/api/v1/nodes/import",
-    tag="nodes",
-    # A form on another site could send a body of lines with a browser's session.
-    schemes=USERS,
-    summary="Import nodes",
-    description="Bulk upload, of any size. Each line is an object: `system_id`, and optionally "
-    "`cluster`, `hostname`, `kind` and `probes` (XML by the name of the probe, as `lshw`). Each is "
-    "answered by a line with `line`, `system_id`, `outcome`, and `rev` or `error`; the last line "
-    'is `{"summary": {...}}`. Good lines are stored, bad ones are refused each for itself. '
-    "Verdicts come when the body has ended; without a summary the import was cut short.",
-    request=Content(
-        NDJSON,
-        BINARY,
-        '{"system_id": "4y3h7n", "cluster": "north", "probes": {"lshw": "<list>...</list>"}}\n',
-        (BYTES,),
+
+@dataclass(frozen=True)
+class Kind:
+    """What is done with the lines, and who may: `check` raises for those who may not."""
+
+    bulk: Bulk
+    check: Callable[[str], object]
+    operation: Operation
+
+
+def _operation(name: str, summary: str, description: str, line: str, found: str) -> Operation:
+    return Operation(
+        name=f"nodes_{name}",
+        method="post",
+        path=f"/api/v1/nodes/{name}",
+        tag="nodes",
+        # A form on another site could send a body of lines with a browser's session.
+        schemes=USERS,
+        summary=summary,
+        description=f"{description} Each is answered by a line with `line`, `system_id`, `outcome`,"
+        ' and `error` where it is refused; the last line is `{"summary": {...}}`. Good lines are '
+        "done, bad ones are refused each for itself. Verdicts come when the body has ended; "
+        "without a summary it was cut short.",
+        request=Content(NDJSON, BINARY, line + "\n", (BYTES,)),
+        answers={
+            200: Answer(
+                "A verdict for each line that is not blank, and a summary.",
+                Content(NDJSON, BINARY, found + "\n", (BYTES,)),
+            )
+        },
+    )
+
+
+IMPORT = Kind(
+    imports.IMPORT,
+    users.uploader,
+    _operation(
+        "import",
+        "Import nodes",
+        "Bulk upload, of any size. Each line is an object: `system_id`, and optionally `cluster`, "
+        "`hostname`, `kind` and `probes` (XML by the name of the probe, as `lshw`; null deletes "
+        "it).",
+        '{"system_id": "4y3h7n", "cluster": "north", "probes": {"lshw": "<list>...</list>"}}',
+        '{"line": 1, "system_id": "4y3h7n", "outcome": "created", "rev": 12}\n'
+        '{"summary": {"lines": 1, "created": 1, "updated": 0, "unchanged": 0, "refused": 0}}',
     ),
-    answers={
-        200: Answer(
-            "A verdict for each line that is not blank, and a summary.",
-            Content(
-                NDJSON,
-                BINARY,
-                '{"line": 1, "system_id": "4y3h7n", "outcome": "created", "rev": 12}\n'
-                '{"summary": {"lines": 1, "created": 1, "updated": 0, "unchanged": 0, '
-                '"refused": 0}}\n',
-                (BYTES,),
-            ),
-        )
-    },
 )
+UPDATE = Kind(
+    imports.UPDATE,
+    users.uploader,
+    _operation(
+        "update",
+        "Change nodes",
+        "As PATCH of each node, for any number. Each line is an object: `system_id`, and of "
+        "`cluster`, `hostname` and `kind` what is to change. No node is made.",
+        '{"system_id": "4y3h7n", "hostname": "rack1-node8"}',
+        '{"line": 1, "system_id": "4y3h7n", "outcome": "updated", "rev": 12}\n'
+        '{"summary": {"lines": 1, "updated": 1, "unchanged": 0, "refused": 0}}',
+    ),
+)
+DELETE = Kind(
+    imports.DELETE,
+    users.operator,
+    _operation(
+        "delete",
+        "Delete nodes",
+        "As DELETE of each node, for any number. Each line is an object with its `system_id`.",
+        '{"system_id": "4y3h7n"}',
+        '{"line": 1, "system_id": "4y3h7n", "outcome": "deleted"}\n'
+        '{"summary": {"lines": 1, "deleted": 1, "refused": 0}}',
+    ),
+)
+KINDS = (IMPORT, UPDATE, DELETE)
+
+
+def kind_of(path: bytes) -> Kind | None:
+    """What is done with lines that are posted to the path."""
+    return next((kind for kind in KINDS if kind.operation.pattern.fullmatch(path)), None)
 
 
 class Import:
@@ -74,10 +122,11 @@ class Import:
     starts, the rest is the reactor's."""
 
     def __init__(
-        self, reactor: Any, request: Request, checks: Threads, importers: Threads, line_bytes: int
+        self, request: Request, kind: Kind, checks: Threads, importers: Threads, line_bytes: int
     ) -> None:
-        self._reactor = reactor
+        self._reactor: Any = request.site.reactor
         self._request = request
+        self._bulk = kind.bulk
         self._importers = importers
         self._line_bytes = line_bytes
         self._chunks: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
@@ -90,7 +139,7 @@ class Import:
         # Twisted would ask for the body at once.
         request.requestHeaders.removeHeader(b"expect")
         self._pause()
-        checks.call(users.uploader, request.getHeader("authorization") or "").addCallbacks(
+        checks.call(kind.check, request.getHeader("authorization") or "").addCallbacks(
             self._admitted, self._failed
         )
 
@@ -143,7 +192,7 @@ class Import:
 
     def _run(self) -> IO[bytes]:
         file = tempfile.SpooledTemporaryFile(SPOOL_BYTES)  # noqa: SIM115 - closed by who sends it
-        spool(imports.answers(self._lines()), file)
+        spool(answers(self._lines(), self._bulk), file)
         return file
 
     def _lines(self) -> Iterator[bytes]:
@@ -184,15 +233,16 @@ class Import:
             channel.release()
 
 
-def spool(answers: Iterable[bytes], file: IO[bytes]) -> None:
+def spool(found: Iterable[bytes], file: IO[bytes]) -> None:
     """Write them one by one: a spooled file looks at its size after each call only."""
-    for answer in answers:
+    for answer in found:
         file.write(answer)
 
 
 class ImportResource(Native):
     """Sends the verdicts once the body has ended; `Import` did the rest before. A node may have the
-    name `import`, too: everything but POST is about that one, and Django's to answer."""
+    name `import`, too, or those of the others: everything but POST is about that one, and Django's
+    to answer."""
 
     methods = ("POST",)
     # `Import` looks at them, after the token.

@@ -1,5 +1,5 @@
-"""A stream of server-sent events to one client: bounded in time, and in what the client has not
-read."""
+"""Long answers to one client, bounded in what the client has not read; and streams of server-sent
+events, which are bounded in time, too."""
 
 from __future__ import annotations
 
@@ -18,38 +18,16 @@ HEARTBEAT_SECONDS = 15.0
 
 
 @implementer(IPushProducer)
-class Stream:
-    def __init__(self, reactor: Any, request: Request, seconds: float) -> None:
-        self._reactor = reactor
+class Paced:
+    """Written piece by piece, each when there is room for it."""
+
+    def __init__(self, request: Request) -> None:
         self._request = request
-        self._ends = reactor.seconds() + seconds
         self._room: list[Deferred[None]] = []
         self._is_paused = False
         self._has_gone = False
-        self._beating = LoopingCall(self._beat)
-        self._beating.clock = reactor
-        request.setHeader("Content-Type", EVENT_STREAM)
-        request.setHeader("Cache-Control", "no-store")
-        request.setHeader("X-Accel-Buffering", "no")
         request.registerProducer(self, True)
-        # The client is told that it is there, before anything happens.
-        request.write(b": hello\n\n")
-        self._beating.start(HEARTBEAT_SECONDS, now=False)
         request.notifyFinish().addBoth(lambda _: self._gone())
-
-    @property
-    def is_over(self) -> bool:
-        return self._has_gone or self._reactor.seconds() >= self._ends
-
-    def send(self, event: str, data: bytes, identity: str = "") -> None:
-        if not self._has_gone:
-            named = f"id: {identity}\n" if identity else ""
-            self._request.write(f"{named}event: {event}\ndata: ".encode() + data + b"\n\n")
-
-    def note(self, identity: str) -> None:
-        """Where to go on, without an event."""
-        if not self._has_gone:
-            self._request.write(f"id: {identity}\n\n".encode())
 
     async def has_room(self) -> None:
         """Until the client has read what was sent."""
@@ -74,14 +52,8 @@ class Stream:
     def stopProducing(self) -> None:
         self._gone()
 
-    def _beat(self) -> None:
-        if not self._is_paused:
-            self._request.write(b": alive\n\n")
-
     def _gone(self) -> None:
         self._has_gone = True
-        if self._beating.running:
-            self._beating.stop()
         self._wake()
 
     def _wake(self) -> None:
@@ -89,3 +61,41 @@ class Stream:
         for one in waiting:
             if not one.called:
                 one.callback(None)
+
+
+class Stream(Paced):
+    def __init__(self, reactor: Any, request: Request, seconds: float) -> None:
+        self._reactor = reactor
+        self._ends = reactor.seconds() + seconds
+        self._beating = LoopingCall(self._beat)
+        self._beating.clock = reactor
+        request.setHeader("Content-Type", EVENT_STREAM)
+        request.setHeader("Cache-Control", "no-store")
+        request.setHeader("X-Accel-Buffering", "no")
+        super().__init__(request)
+        # The client is told that it is there, before anything happens.
+        request.write(b": hello\n\n")
+        self._beating.start(HEARTBEAT_SECONDS, now=False)
+
+    @property
+    def is_over(self) -> bool:
+        return self._has_gone or self._reactor.seconds() >= self._ends
+
+    def send(self, event: str, data: bytes, identity: str = "") -> None:
+        if not self._has_gone:
+            named = f"id: {identity}\n" if identity else ""
+            self._request.write(f"{named}event: {event}\ndata: ".encode() + data + b"\n\n")
+
+    def note(self, identity: str) -> None:
+        """Where to go on, without an event."""
+        if not self._has_gone:
+            self._request.write(f"id: {identity}\n\n".encode())
+
+    def _beat(self) -> None:
+        if not self._is_paused:
+            self._request.write(b": alive\n\n")
+
+    def _gone(self) -> None:
+        if self._beating.running:
+            self._beating.stop()
+        super()._gone()

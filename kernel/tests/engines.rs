@@ -164,6 +164,22 @@ fn what_documents_have_in_common_answers_as_each_does() {
         "count(//node[string-length(.) > 20]) = 1",
         "//node[//serial = 'S7'][//v = 'rare' or count(//node) = 2]/serial",
         "string(//node/serial) = 'S21' or //node[not(//serial = 'S28')]/v = 'rare'",
+        // What the outline decides, and what it must leave.
+        "//@id/node or //serial/node",
+        "not(//@id[node])",
+        "//@id[.. and position() = last()] = 'host-7'",
+        "//node[@id[2] or serial/size]",
+        "//node/@id != 'nowhere'",
+        "//node[size[parent::list] or v[parent::node]] = 'rare'",
+        "//*[name() = 'v' and not(self::node)] = 'rare'",
+        "//*[namespace-uri() = ''][local-name(..) = 'list']/@id = 'host-3'",
+        "count(//v/size) >= 0 and count(//size[. = 3]) > 0",
+        "//size[concat('', count(//v/x)) = '0'] = 2",
+        "lang('en') or //text()[contains(., '')]/../following-sibling::v = 'rare'",
+        "//comment()[preceding::node and not(following::node)]",
+        "(//serial/size | //node/v)[. = 'rare']",
+        "(//node | //size/v)[@id][1]/v = 'rare'",
+        "number(//v/size) != 1 and string-length(//node/x) = 0 and sum(//x) = 0",
     ] {
         // The second question makes the skeleton.
         let asked = || evaluate(&image, &expression(text), None, &Budget::new(u64::MAX));

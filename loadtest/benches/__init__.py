@@ -1,6 +1,9 @@
 """The subcommands of `manage.py bench`, a module each."""
 
 __all__ = [
+    "batch",
+    "batch_fleet",
+    "batch_reads",
     "cache",
     "calibrate",
     "change",
@@ -14,5 +17,6 @@ __all__ = [
     "rebuild",
     "sweep",
     "tiers",
+    "turnover",
     "web",
 ]

@@ -81,6 +81,14 @@ class Config(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """What is logged, as one JSON object a line on standard error."""
 
+    trace_url: str = ""
+    """Where traces are sent by OTLP over HTTP, as `http://127.0.0.1:4318` (needs `pip install
+    'tagmill[tracing]'`). Empty: nowhere, and none are made."""
+
+    trace_share: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """The share of requests of which traces are made; those that are part of one already always
+    are."""
+
     cache_url: str = ""
     """Where the counters are that all server processes share (attempts to log in, previews a
     minute): `redis://host:6379/0` (needs `pip install redis`) or `memcached://host:11211` (needs
@@ -130,6 +138,10 @@ class Config(BaseSettings):
 
     partition_slots: Annotated[int, Field(ge=8, le=65_536, multiple_of=8)] = 1024
     """Slots of a partition made from now on; existing ones keep theirs."""
+
+    compact_below: Annotated[float, Field(ge=0, le=0.75)] = 0.5
+    """A full partition of which at most this part of the slots has live nodes is emptied into
+    another, and deleted. 0: none is."""
 
     # JSON's quoting doubles a document at worst, and a worker takes pages of 256 MiB. A test holds
     # both limits against that.
@@ -210,6 +222,10 @@ class Config(BaseSettings):
     """The largest image of a partition that a worker may share. 1024 nodes of 60 kB have some 5 MB.
     """
 
+    image_days: Annotated[int, Field(ge=1)] = 30
+    """How long the image of a partition stays that one kind of worker shared, once there is one of
+    another kind: kinds change with versions."""
+
     lease_seconds: Annotated[int, Field(ge=2, le=3600)] = 60
     """How long a lease lasts without a heartbeat, by the database's clock."""
 
@@ -252,7 +268,8 @@ class Config(BaseSettings):
     """How long rebuilds that are over stay listed."""
 
     change_days: Annotated[int, Field(ge=1)] = 90
-    """How long the trail keeps which nodes a tag gained and lost."""
+    """How long the trail keeps which nodes a tag gained and lost, and the names of nodes in
+    partitions that are gone."""
 
     audit_days: Annotated[int, Field(ge=1)] = 365
     """How long the audit keeps who changed tags, clusters, tokens, users and their roles."""

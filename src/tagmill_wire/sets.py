@@ -29,7 +29,7 @@ class Order:
         return bitmap.from_slots(self.positions[key] for key in expressions)
 
     def split(self, expressions: Sequence[int]) -> tuple[int, list[int]]:
-        """Splits expressions, which are ascending, into those of the set, as bits, and the others."""
+        """Expressions of the set, as bits, and others. They are given ascending."""
         if len(expressions) == len(self.ids) and list(expressions) == list(self.ids):
             return self.everything, []
         ours = [key for key in expressions if key in self.positions]

@@ -47,6 +47,27 @@ def test_a_node_that_is_missing_cannot_be_changed(operator: APIClient, cluster: 
     problem(operator.delete(f"{NODES}a"), 404, "not_found")
 
 
+def test_a_node_is_put_whatever_it_was(uploader: APIClient, cluster: Cluster) -> None:
+    body = {"hostname": "rack1", "probes": {"lshw": GPU.decode()}}
+    if_none = {"If-None-Match": "*"}
+    made = uploader.put(f"{NODES}a", body, format="json", headers=if_none)
+    assert (made.status_code, made.json()["hostname"]) == (201, "rack1"), made.content
+    assert made["Location"].endswith("/api/v1/nodes/a")
+    again = uploader.put(f"{NODES}a", body, format="json")
+    assert (again.status_code, again["ETag"]) == (200, made["ETag"])
+    second = uploader.put(f"{NODES}a", body, format="json", headers=if_none)
+    problem(second, 412, "precondition_failed")
+    changed = uploader.put(f"{NODES}a", {}, format="json", headers={"If-Match": made["ETag"]})
+    assert (changed.json()["hostname"], changed.json()["probes"]) == ("", [])
+    lost = uploader.put(f"{NODES}a", body, format="json", headers={"If-Match": made["ETag"]})
+    problem(lost, 412, "precondition_failed")
+    nobody = uploader.put(f"{NODES}b", {}, format="json", headers={"If-Match": "*"})
+    problem(nobody, 412, "precondition_failed")
+    problem(uploader.put(f"{NODES}a", {"system_id": "b"}, format="json"), 400, "unknown_field")
+    problem(uploader.put(f"{NODES}a%20b", {}, format="json"), 400, "invalid")
+    problem(uploader.put(f"{NODES}a", {"cluster": "nowhere"}, format="json"), 404, "not_found")
+
+
 def test_nodes_are_found_by_tag_cluster_and_hostname(
     admin: APIClient, put: Callable[..., None]
 ) -> None:

@@ -35,7 +35,7 @@ def test_a_full_partition_without_live_nodes_goes_and_its_number_is_not_taken_tw
     assert full_partitions.delete_empty() == 0
     for name in NAMES:
         ingest.delete(name)
-    maintenance.clean()
+    maintenance.compact()
     assert numbers() == [2]
     assert not Node.objects.exclude(system_id="kept").exists()
     assert {partition for partition, _ in jobs("todo")} == {Partition.objects.get().id}

@@ -199,6 +199,7 @@ class Chaos:
             rebuilds.settle,
             full_partitions.delete_empty,
             maintenance.clean,
+            maintenance.compact,
         ):
             task()  # type: ignore[operator]
 

@@ -341,6 +341,7 @@ def statements(token: str, nodes: str, body: bytes) -> list[str]:
             refuse=lambda: None,
             system_id=node,
             probe="lshw",
+            cluster=None,
             condition=Condition(None, None),
             content_type=XML,
             body=body,

@@ -121,6 +121,10 @@ def test_the_database_gauges_are_read_at_most_once_in_five_seconds(db: None) -> 
         "tagmill_document_ratio",
         "tagmill_documents_to_pack",
         "tagmill_damaged_documents",
+        "tagmill_partitions",
+        "tagmill_nodes",
+        "tagmill_tombstones",
+        "tagmill_sparse_partitions",
     }
     clusters.create("north")
     assert list(collector.collect()) == first

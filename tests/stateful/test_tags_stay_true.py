@@ -33,7 +33,7 @@ from tagmill.errors import NotCancellable, UnknownExpressionSet, WorkerGone
 from tagmill.fleet import clusters
 from tagmill.fleet.documents import Upload, Verdict
 from tagmill.fleet.models import Node, Partition
-from tagmill.flows import completions, ingest, maintenance
+from tagmill.flows import compaction, completions, ingest, maintenance
 from tagmill.locks import Lock
 from tagmill.matches import expression_sets, staleness
 from tagmill.matches.models import Expression, ExpressionSet, Match, MatchChange
@@ -382,6 +382,17 @@ class Fleet(RuleBasedStateMachine):
         maintenance.collect_expressions()
 
     @rule()
+    def compact(self) -> None:
+        """What is not leased is evaluated; then nodes of sparse partitions move, and those that are
+        empty go."""
+        self.evaluate_all()
+        before = self.places()
+        compaction.run()
+        self.remember(before)
+        left = set(Partition.objects.values_list("id", flat=True))
+        self.fetches = [fetch for fetch in self.fetches if fetch.lease.partition in left]
+
+    @rule()
     def forget_sets(self) -> None:
         """Superseded sets are deleted, and the server is another, which has seen none."""
         ExpressionSet.objects.update(used_at=F("used_at") - timedelta(days=1))
@@ -573,6 +584,11 @@ class Fleet(RuleBasedStateMachine):
         self.fetches.clear()
         self.let_leases_expire()
         maintenance.sweep()
+        self.evaluate_all()
+        maintenance.sweep()
+        assert queue.job_counts()["todo"] == queue.job_counts()["doing"] == 0
+
+    def evaluate_all(self) -> None:
         self.register_again(0)
         for _ in range(200):
             answer = leases.grant(self.workers[0], 8, []).answer
@@ -584,8 +600,6 @@ class Fleet(RuleBasedStateMachine):
                 while not fetch.is_done:
                     fetch.page(3)
                 self.send((0, named, [fetch.result(None)]))
-        maintenance.sweep()
-        assert queue.job_counts()["todo"] == queue.job_counts()["doing"] == 0
 
     def everything_is_true(self) -> None:
         live = Node.objects.filter(deleted_at=None).prefetch_related("documents")
@@ -627,6 +641,7 @@ def small_partitions(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     # Expressions are collected as soon as nothing refers to them.
     monkeypatch.setenv("TAGMILL_EXPRESSION_HOURS", "0")
     monkeypatch.setenv("TAGMILL_SETTLE_SECONDS", "5")
+    monkeypatch.setenv("TAGMILL_COMPACT_BELOW", "0.75")
     config.load.cache_clear()
     yield
     monkeypatch.undo()

@@ -8,20 +8,26 @@ mod builder;
 mod census;
 mod compose;
 mod file;
+mod lazy;
+mod outline;
 mod recall;
 mod skeleton;
 mod store;
 
+pub use outline::{Class, Classes, Outline};
 pub use skeleton::Skeleton;
 pub use store::{Child, DOCUMENT, Element, ElementId, Name, NameId, PairId, Store};
 
 use crate::error::{ImageError, PutError};
+use lazy::Lazy;
 use recall::Recall;
 
 /// Slots in one partition at most: a bound on what a wrong slot number can allocate.
 pub const MAX_SLOTS: u32 = 1 << 20;
 /// A slot without a document.
 const EMPTY: ElementId = ElementId::MAX;
+/// The least documents of which it is worth knowing what they have in common.
+const MIN_DOCUMENTS: usize = 64;
 /// Below this many documents put since the last one, compaction is not worth its time.
 const COMPACT_AFTER: usize = 256;
 
@@ -34,8 +40,9 @@ pub struct PartitionImage {
     documents: usize,
     /// Documents replaced or removed since the store was new.
     retired: usize,
-    /// Forgotten by every change.
-    skeleton: skeleton::Lazy,
+    /// Both are forgotten by every change.
+    skeleton: Lazy<Skeleton>,
+    outline: Lazy<Outline>,
 }
 
 impl PartitionImage {
@@ -63,7 +70,7 @@ impl PartitionImage {
             EMPTY => self.documents += 1,
             _ => self.retired += 1,
         }
-        self.skeleton = skeleton::Lazy::default();
+        self.forget();
         self.compact_when_due()?;
         Ok(())
     }
@@ -75,7 +82,7 @@ impl PartitionImage {
                 *root = EMPTY;
                 self.documents -= 1;
                 self.retired += 1;
-                self.skeleton = skeleton::Lazy::default();
+                self.forget();
                 true
             }
             _ => false,
@@ -117,12 +124,26 @@ impl PartitionImage {
         })
     }
 
+    /// Which nodes stand where in the documents, where that is worth knowing and was asked for before.
+    pub fn outline(&self) -> Option<&Outline> {
+        self.outline.get(|| {
+            let store = self.skeleton().map_or(&self.store, Skeleton::innermost);
+            (self.documents >= MIN_DOCUMENTS).then(|| Outline::of(store))?
+        })
+    }
+
     /// Bytes in memory, indexes included.
     pub fn nbytes(&self) -> usize {
         self.store.nbytes()
             + self.recall.nbytes()
             + self.roots.capacity() * 4
-            + self.skeleton.nbytes()
+            + self.skeleton.made().map_or(0, Skeleton::nbytes)
+            + self.outline.made().map_or(0, Outline::nbytes)
+    }
+
+    fn forget(&mut self) {
+        self.skeleton = Lazy::default();
+        self.outline = Lazy::default();
     }
 
     fn compact_when_due(&mut self) -> Result<(), ImageError> {

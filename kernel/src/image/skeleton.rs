@@ -6,16 +6,12 @@
 //! differs, so an expression is answered there for all documents whose replaced values it does not
 //! tell from what replaces them.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
-
+use super::MIN_DOCUMENTS;
 use super::census::{Census, Rule};
 use super::store::{Child, ElementId, PairId, Store};
 use crate::error::ImageError;
 use crate::intern::StrId;
 
-/// The least documents that are worth a skeleton.
-const MIN_DOCUMENTS: usize = 64;
 const NONE: u32 = u32::MAX;
 
 /// The distinct rows that are left, and what became of those of the image.
@@ -34,33 +30,6 @@ pub struct Skeleton {
     lengths: Vec<u32>,
     /// What is left of this skeleton by the next rule.
     next: Option<Box<Skeleton>>,
-}
-
-/// A skeleton that is made when it is asked for the second time: the first question after a change
-/// of the image may be the only one.
-#[derive(Debug, Default)]
-pub(super) struct Lazy {
-    is_asked: AtomicBool,
-    made: OnceLock<Option<Box<Skeleton>>>,
-}
-
-impl Clone for Lazy {
-    fn clone(&self) -> Self {
-        Lazy::default()
-    }
-}
-
-impl Lazy {
-    pub fn get(&self, make: impl FnOnce() -> Option<Skeleton>) -> Option<&Skeleton> {
-        if !self.is_asked.swap(true, Ordering::Relaxed) {
-            return None;
-        }
-        self.made.get_or_init(|| make().map(Box::new)).as_deref()
-    }
-
-    pub fn nbytes(&self) -> usize {
-        self.made.get().and_then(Option::as_ref).map_or(0, |made| made.nbytes())
-    }
 }
 
 impl Skeleton {
@@ -98,6 +67,11 @@ impl Skeleton {
         self.next.as_deref()
     }
 
+    /// The rows that are left when all rules have been applied.
+    pub(super) fn innermost(&self) -> &Store {
+        self.next.as_ref().map_or(&self.store, |next| next.innermost())
+    }
+
     /// The rows that are left. Names have the numbers that they have in the image.
     pub fn store(&self) -> &Store {
         &self.store
@@ -131,7 +105,7 @@ impl Skeleton {
         &self.lengths
     }
 
-    fn nbytes(&self) -> usize {
+    pub(super) fn nbytes(&self) -> usize {
         let words = self.rows.len() + self.pairs.len() + self.replaced.len() + self.lengths.len();
         let next = self.next.as_ref().map_or(0, |next| next.nbytes());
         self.store.nbytes() + words * 4 + self.changed.len() * 8 + next

@@ -63,45 +63,38 @@ impl<'a> Agreement<'a, '_> {
 
     fn search(&self, needs: &Needs<'a>, found: &mut Found) -> Searched {
         if needs.text_values {
-            found.add(self.skeleton.replaced())?;
+            self.compare(Read::Text, None, found)?;
         }
-        match &needs.values {
-            Names::All => self.elements_of_all(found, None)?,
-            Names::Some(names) => {
-                names.iter().try_for_each(|&name| self.elements_of(name, found, None))?;
-            }
+        let whole = |names: &Names, any: Read, one: fn(usize) -> Read| match names {
+            Names::All => vec![any],
+            Names::Some(names) => names.iter().map(|&name| one(name)).collect(),
+        };
+        let elements = whole(&needs.values, Read::AnyElement, Read::Element);
+        let attributes = whole(&needs.attribute_values, Read::AnyAttribute, Read::Attribute);
+        for read in elements.into_iter().chain(attributes) {
+            self.compare(read, None, found)?;
         }
-        match &needs.attribute_values {
-            Names::All => self.attributes_of_all(found, None)?,
-            Names::Some(names) => {
-                names.iter().try_for_each(|&name| self.attributes_of(name, found, None))?;
-            }
-        }
-        for (read, test) in &needs.tests {
-            match *read {
-                Read::Element(name) => self.elements_of(name, found, Some(test))?,
-                Read::AnyElement => self.elements_of_all(found, Some(test))?,
-                Read::Attribute(name) => self.attributes_of(name, found, Some(test))?,
-                Read::AnyAttribute => self.attributes_of_all(found, Some(test))?,
-                Read::Text => self.texts(found, test)?,
-            }
-        }
-        Ok(())
+        needs.tests.iter().try_for_each(|(read, test)| self.compare(*read, Some(test), found))
     }
 
-    fn elements_of(
-        &self,
-        name: usize,
-        found: &mut Found,
-        test: Option<&ValueTest<'a>>,
-    ) -> Searched {
-        let ids = self.image.local.names[name].ids();
-        ids.iter().try_for_each(|&name| self.elements_named(name, found, test))
-    }
-
-    fn elements_of_all(&self, found: &mut Found, test: Option<&ValueTest<'a>>) -> Searched {
-        let names = 0..self.image.local.store.names().len() as NameId;
-        names.into_iter().try_for_each(|name| self.elements_named(name, found, test))
+    /// Adds the elements at which what is read differs, or what a test says of it.
+    fn compare(&self, read: Read, test: Option<&ValueTest<'a>>, found: &mut Found) -> Searched {
+        let names = &self.image.local.names;
+        let mut all = 0..self.image.local.store.names().len() as NameId;
+        match (read, test) {
+            (Read::Element(name), _) => {
+                names[name].ids().iter().try_for_each(|&id| self.elements_named(id, found, test))
+            }
+            (Read::AnyElement, _) => all.try_for_each(|id| self.elements_named(id, found, test)),
+            (Read::Attribute(name), _) => {
+                names[name].ids().iter().try_for_each(|&id| self.attributes_named(id, found, test))
+            }
+            (Read::AnyAttribute, _) => {
+                all.try_for_each(|id| self.attributes_named(id, found, test))
+            }
+            (Read::Text, Some(test)) => self.texts(found, test),
+            (Read::Text, None) => found.add(self.skeleton.replaced()),
+        }
     }
 
     fn elements_named(
@@ -133,21 +126,6 @@ impl<'a> Agreement<'a, '_> {
             }
         }
         Ok(())
-    }
-
-    fn attributes_of(
-        &self,
-        name: usize,
-        found: &mut Found,
-        test: Option<&ValueTest<'a>>,
-    ) -> Searched {
-        let ids = self.image.local.names[name].ids();
-        ids.iter().try_for_each(|&name| self.attributes_named(name, found, test))
-    }
-
-    fn attributes_of_all(&self, found: &mut Found, test: Option<&ValueTest<'a>>) -> Searched {
-        let names = 0..self.image.local.store.names().len() as NameId;
-        names.into_iter().try_for_each(|name| self.attributes_named(name, found, test))
     }
 
     fn attributes_named(

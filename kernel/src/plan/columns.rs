@@ -8,8 +8,9 @@ use crate::image::{Child, ElementId, Skeleton, Store};
 use crate::interp::{Interpreter, outermost};
 use crate::tree::{Keep, Node, Tree, Whole};
 use crate::xpath::bound::BoundName;
-use crate::xpath::ir::{Axis, BoolExpr, NodeSet, NumExpr, Start, Step, StrExpr};
+use crate::xpath::ir::{BoolExpr, NodeSet, NumExpr, Start, Step, StrExpr};
 use crate::xpath::number;
+use crate::xpath::parts::Use;
 
 use super::anchors::{Split, ValueTest, constant, split};
 use super::dag;
@@ -18,7 +19,7 @@ use super::needs::{Names, Needs, Read};
 use super::projection::Projection;
 use super::reach::Reached;
 use super::search::Search;
-use super::support::{self, Use};
+use super::support;
 use super::texts::Texts;
 
 /// About how many elements a walk through a document visits. Deciding between a walk through some
@@ -311,96 +312,6 @@ impl<'a> Columns<'a> {
         Ok(documents.iter().map(|&document| reached.contains(document)).collect())
     }
 
-    /// What is read of the first node of a path in each document, or what stands for none. No column
-    /// where postings do not tell.
-    fn first_of<T: Clone>(
-        &self,
-        start: &'a Start,
-        steps: &'a [Step],
-        documents: &[ElementId],
-        none: T,
-        read: impl Fn(Item) -> Evaluated<T>,
-    ) -> Evaluated<Option<Vec<T>>> {
-        let Some(absolute) = origin(start) else { return Ok(None) };
-        let path = DocumentPath { absolute, steps };
-        let shallow =
-            |step: &Step| matches!(step.axis, Axis::Child | Axis::Attribute | Axis::SelfNode);
-        let split = match self.worthwhile(&path, ValueTest::Present, documents)? {
-            Some(split @ Split::Elements(_, rest))
-                if rest.iter().all(shallow) && support::steps(steps, Use::Each) =>
-            {
-                split
-            }
-            _ if documents.len() <= FEW && support::steps(steps, Use::InOrder) => {
-                let one = |&document: &ElementId| match self
-                    .first_below(self.start(absolute, document)?, steps)?
-                {
-                    Some(item) => read(item),
-                    None => Ok(none.clone()),
-                };
-                return documents.iter().map(one).collect::<Evaluated<Vec<T>>>().map(Some);
-            }
-            _ => return Ok(None),
-        };
-        let rest = split.rest();
-        let hits = self.search().hits(split, ValueTest::Present)?;
-        let reached = Reached::from(self.local.store, &hits, self.local.budget)?;
-        let mut column = Vec::with_capacity(documents.len());
-        for &document in documents {
-            match self.first_hit(document, rest, &hits, &reached)? {
-                Some(Some(item)) => column.push(read(item)?),
-                Some(None) => column.push(none.clone()),
-                None => return Ok(None),
-            }
-        }
-        Ok(Some(column))
-    }
-
-    /// The first node in a document, given the elements that lead to one. None when hits are nested,
-    /// so that the outer one's children may come after the inner one's.
-    fn first_hit(
-        &self,
-        document: ElementId,
-        rest: &'a [Step],
-        hits: &[ElementId],
-        reached: &Reached,
-    ) -> Evaluated<Option<Option<Item>>> {
-        if !reached.contains(document) {
-            return Ok(Some(None));
-        }
-        let mut at = document;
-        loop {
-            self.local.budget.spend(1)?;
-            let mut next = None;
-            for child in self.local.store.children(at) {
-                self.local.budget.spend(1)?;
-                if let Child::Element(child) = child
-                    && reached.contains(child)
-                {
-                    next = Some(child);
-                    break;
-                }
-            }
-            if hits.binary_search(&at).is_ok() {
-                let descends = rest.iter().any(|step| step.axis == Axis::Child);
-                if descends && next.is_some() {
-                    return Ok(None);
-                }
-                return self.first_below(Item::Element(at), rest).map(Some);
-            }
-            at = next.expect("what contains a hit has a child that does, or is one");
-        }
-    }
-
-    fn first_below(&self, item: Item, steps: &'a [Step]) -> Evaluated<Option<Item>> {
-        let mut found = None;
-        self.local.walk(item, steps, &mut |item| {
-            found = Some(item);
-            Ok(true)
-        })?;
-        Ok(found)
-    }
-
     /// How to split a path at its anchors, where that costs less than walking every document.
     pub(super) fn worthwhile(
         &self,
@@ -481,7 +392,7 @@ fn is_plain(set: &NodeSet) -> bool {
 }
 
 /// Whether a start is the document (true) or the context node (false).
-fn origin(start: &Start) -> Option<bool> {
+pub(super) fn origin(start: &Start) -> Option<bool> {
     match start {
         Start::Root => Some(true),
         Start::Context => Some(false),

@@ -2,11 +2,11 @@
 
 use crate::xpath::Expression;
 use crate::xpath::ir::{BoolExpr, NodeSet, NumExpr, StrExpr};
+use crate::xpath::parts::Use;
 
 use super::anchors::{constant, split};
 use super::columns::{DocumentPath, document_paths};
 use super::dag;
-use super::support::Use;
 
 /// Names the plan: how many parts are answered by postings, by distinct subtrees, and by the
 /// interpreter, a document at a time. Postings that would cost more than distinct subtrees, and sums

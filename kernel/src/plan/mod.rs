@@ -14,14 +14,18 @@ mod common;
 mod dag;
 mod explain;
 mod finder;
+mod firsts;
 mod local;
 mod needs;
 mod projection;
 mod reach;
 mod search;
+mod simplify;
 mod support;
 mod texts;
 mod totals;
+
+use std::borrow::Cow;
 
 use crate::budget::Budget;
 use crate::error::BudgetExceeded;
@@ -31,6 +35,7 @@ use crate::xpath::bound::bind;
 
 use columns::Columns;
 pub use explain::explain;
+use simplify::simplified;
 
 /// Whoever asks about a smaller part of the documents does not care for what all have in common.
 const PART: usize = 4;
@@ -59,13 +64,17 @@ pub fn evaluate(
     let store = image.store();
     budget.spend(expression.wanted().len() * store.names().len() / 16)?;
     let names = bind(expression.wanted(), store);
-    let mut columns = Columns::new(store, &names, budget);
-    if documents.len() * PART >= image.len()
-        && let Some(skeleton) = image.skeleton()
-    {
-        columns = columns.over(skeleton);
+    let mut root = Cow::Borrowed(expression.root());
+    let mut skeleton = None;
+    if documents.len() * PART >= image.len() {
+        if let Some(outline) = image.outline() {
+            root = Cow::Owned(simplified(&root, store, outline, &names, budget)?);
+        }
+        skeleton = image.skeleton();
     }
-    let verdicts = columns.bool(expression.root(), &documents)?;
+    let columns = Columns::new(store, &names, budget);
+    let columns = skeleton.into_iter().fold(columns, Columns::over);
+    let verdicts = columns.bool(&root, &documents)?;
     let mut members = vec![0; image.slot_count().div_ceil(8)];
     for (slot, document) in chosen {
         let index = documents.partition_point(|&other| other < document);

@@ -3,12 +3,12 @@
 use crate::eval::Evaluated;
 use crate::image::{Child, ElementId};
 use crate::xpath::ir::{Axis, NodeSet, Step};
+use crate::xpath::parts::Use;
 
 use super::anchors::{Split, ValueTest, split};
 use super::columns::{Columns, DocumentPath, FEW, document_paths};
 use super::local::Item;
 use super::reach::Reached;
-use super::support::Use;
 
 /// Integers up to here add up to the same double in any order.
 const EXACT: f64 = 9_007_199_254_740_992.0;

@@ -1,5 +1,6 @@
 //! The operators of a compiled expression. Every conversion of the recommendation is explicit.
 
+use super::parts::Part;
 use crate::xml::chars::is_space;
 
 /// A comparison.
@@ -244,7 +245,7 @@ pub struct Step {
 impl Step {
     /// A step of any kind.
     pub fn new(axis: Axis, test: Test, predicates: Vec<BoolExpr>) -> Self {
-        let positional = predicates.iter().any(Positional::is_positional);
+        let positional = predicates.iter().any(BoolExpr::is_positional);
         Step { axis, test, predicates, positional }
     }
 
@@ -292,76 +293,10 @@ impl NodeSet {
     }
 }
 
-/// Whether an expression asks for the position or the size of its own context.
-pub trait Positional {
-    /// See the trait.
-    fn is_positional(&self) -> bool;
-}
-
-impl Positional for BoolExpr {
-    fn is_positional(&self) -> bool {
-        match self {
-            BoolExpr::Const(_) => false,
-            BoolExpr::And(a, b) | BoolExpr::Or(a, b) => a.is_positional() || b.is_positional(),
-            BoolExpr::Not(a) => a.is_positional(),
-            BoolExpr::Exists(set) => set.is_positional(),
-            BoolExpr::Number(a) => a.is_positional(),
-            BoolExpr::Text(a) | BoolExpr::Lang(a) => a.is_positional(),
-            BoolExpr::Numbers(_, a, b) => a.is_positional() || b.is_positional(),
-            BoolExpr::Texts(_, a, b) | BoolExpr::Contains(a, b) | BoolExpr::StartsWith(a, b) => {
-                a.is_positional() || b.is_positional()
-            }
-            BoolExpr::SetNumber(_, set, a) => set.is_positional() || a.is_positional(),
-            BoolExpr::SetText(_, set, a) => set.is_positional() || a.is_positional(),
-            BoolExpr::Sets(_, a, b) => a.is_positional() || b.is_positional(),
-        }
-    }
-}
-
-impl Positional for NumExpr {
-    fn is_positional(&self) -> bool {
-        match self {
-            NumExpr::Const(_) => false,
-            NumExpr::Position | NumExpr::Last => true,
-            NumExpr::Arith(_, a, b) => a.is_positional() || b.is_positional(),
-            NumExpr::Neg(a) | NumExpr::Round(_, a) => a.is_positional(),
-            NumExpr::Count(set) | NumExpr::Sum(set) => set.is_positional(),
-            NumExpr::Text(a) | NumExpr::Length(a) => a.is_positional(),
-            NumExpr::Bool(a) => a.is_positional(),
-        }
-    }
-}
-
-impl Positional for StrExpr {
-    fn is_positional(&self) -> bool {
-        match self {
-            StrExpr::Const(_) => false,
-            StrExpr::First(set) | StrExpr::Name(_, set) => set.is_positional(),
-            StrExpr::Number(a) => a.is_positional(),
-            StrExpr::Bool(a) => a.is_positional(),
-            StrExpr::Concat(parts) => parts.iter().any(Positional::is_positional),
-            StrExpr::Before(a, b) | StrExpr::After(a, b) => a.is_positional() || b.is_positional(),
-            StrExpr::Substring(a, b, c) => {
-                a.is_positional()
-                    || b.is_positional()
-                    || c.as_ref().is_some_and(|c| c.is_positional())
-            }
-            StrExpr::Normalize(a) => a.is_positional(),
-            StrExpr::Translate(a, b, c) => {
-                a.is_positional() || b.is_positional() || c.is_positional()
-            }
-        }
-    }
-}
-
-impl Positional for NodeSet {
-    fn is_positional(&self) -> bool {
-        match self {
-            // Predicates have contexts of their own; a start does not.
-            NodeSet::Path(Start::Set(set), _) | NodeSet::Filter(set, _) => set.is_positional(),
-            NodeSet::Path(..) => false,
-            NodeSet::Union(a, b) => a.is_positional() || b.is_positional(),
-        }
+impl BoolExpr {
+    /// Whether it asks for the position or the size of its own context.
+    pub fn is_positional(&self) -> bool {
+        Part::Bool(self).is_positional()
     }
 }
 

@@ -5,6 +5,7 @@ pub mod ir;
 mod lexer;
 pub mod number;
 mod parser;
+pub mod parts;
 pub mod text;
 mod typing;
 

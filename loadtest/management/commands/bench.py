@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from rich.console import Console
 
 from loadtest.bench import Bench, BenchError, Session, write_json
+from loadtest.benches.batch import BatchBench
 from loadtest.benches.cache import CacheBench
 from loadtest.benches.calibrate import CalibrateBench
 from loadtest.benches.change import ChangeBench
@@ -26,6 +27,7 @@ from loadtest.benches.preview import PreviewBench
 from loadtest.benches.rebuild import RebuildCommand
 from loadtest.benches.sweep import SweepBench
 from loadtest.benches.tiers import TiersBench
+from loadtest.benches.turnover import TurnoverBench
 from loadtest.benches.web import WebBench
 from loadtest.chaos.bench import ChaosBench
 from loadtest.report.report import ReportBench
@@ -40,12 +42,14 @@ BENCHES: tuple[type[Bench], ...] = (
     PreviewBench,
     PollsBench,
     CacheBench,
+    BatchBench,
     SweepBench,
     TiersBench,
     GrowthBench,
     CalibrateBench,
     CheckBench,
     ChurnBench,
+    TurnoverBench,
     ChaosBench,
     WebBench,
     ReportBench,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -12,8 +13,9 @@ from tagmill.audit import acting
 from tagmill.audit.models import Event
 from tagmill.config import load
 
-# Bounds one transaction; the next run of the maintenance goes on.
+# Bounds one transaction, and one run of the maintenance; the next goes on.
 MAX_DELETED = 10_000
+MAX_SECONDS = 30.0
 
 
 def record(
@@ -39,7 +41,12 @@ def of(kind: Event.Kind, object_id: int) -> QuerySet[Event]:
 
 
 def forget() -> int:
-    """Delete events that are older than they are kept; how many, MAX_DELETED at most."""
+    """Delete events that are older than they are kept, as many as the time allows; how many."""
+    ends = time.monotonic() + MAX_SECONDS
     old = Event.objects.filter(at__lt=Now() - timedelta(days=load().audit_days))
-    wanted = list(old.order_by("at").values_list("id", flat=True)[:MAX_DELETED])
-    return Event.objects.filter(id__in=wanted).delete()[0]
+    total = 0
+    while True:
+        wanted = list(old.order_by("at").values_list("id", flat=True)[:MAX_DELETED])
+        total += Event.objects.filter(id__in=wanted).delete()[0]
+        if len(wanted) < MAX_DELETED or time.monotonic() >= ends:
+            return total

@@ -19,7 +19,7 @@ SYSTEM_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 # It becomes a namespace URI and a part of addresses.
 PROBE = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 KIND = re.compile(r"[a-z][a-z0-9_-]{0,31}")
-# The most probes of a node, and of one upload with its deletions.
+# The most probes of a node. One upload has so many documents, and deletes as many others.
 MAX_PROBES = 16
 HOSTNAME_LENGTH = 255
 
@@ -42,7 +42,7 @@ class Upload:
 
 @dataclass(frozen=True)
 class Verdict:
-    """`outcome`: created, updated, unchanged or refused (then `error` says why).
+    """`outcome`: created, updated, unchanged, deleted or refused (then `error` says why).
 
     `rev` is the node's. `settled`: whether every tag was evaluated for it in the transaction that
     stored it; None where nothing was stored."""
@@ -133,7 +133,8 @@ def check(upload: Upload) -> CheckedUpload:
     hostname = upload.hostname or ""
     if len(hostname) > HOSTNAME_LENGTH or not hostname.isprintable():
         raise Invalid(f"a hostname is at most {HOSTNAME_LENGTH} characters", field="hostname")
-    if len(upload.probes) > MAX_PROBES:
+    count = sum(data is not None for data in upload.probes.values())
+    if count > MAX_PROBES or len(upload.probes) > 2 * MAX_PROBES:
         raise Invalid(f"a node has at most {MAX_PROBES} probes", field="probes")
     found: dict[str, CheckedDocument | None] = {}
     try:

@@ -198,9 +198,10 @@ def _stored(partition: int, name: Name, size: int, file: str) -> list[str] | Non
 
 
 def sweep() -> int:
-    """Delete images of other incarnations, and files that no row names; how many. Bounded, and
+    """Delete images of other incarnations, of kinds of workers that are no more, and files that no
+    row names; how many. Bounded, and
     without an error where the store does not answer: nothing depends on it."""
-    current = {"incarnation": str(incarnation.current())}
+    current = {"incarnation": str(incarnation.current()), "days": load().image_days}
     gone = [file for (file,) in sql.rows(__file__, "images_of_the_past", current)]
     for file in gone:
         _delete(file)

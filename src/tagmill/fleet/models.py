@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import uuid
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models.functions import Now
 
@@ -81,6 +82,22 @@ class Partition(models.Model):
 
     def __str__(self) -> str:
         return f"{self.cluster_id}/{self.number}"
+
+
+class PastPartition(models.Model):
+    """What the slots of a partition were called that is gone: the trail names slots. It is kept as
+    long as changes are."""
+
+    id = models.BigIntegerField(primary_key=True, help_text="the partition's, never used again")
+    cluster = models.CharField(max_length=256, help_text="its name when the partition went")
+    names = ArrayField(models.CharField(max_length=64, null=True), help_text="system_ids by slot")
+    gone_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        db_table = "past_partition"
+
+    def __str__(self) -> str:
+        return f"{self.cluster}/{self.id}"
 
 
 class Vocabulary(models.Model):

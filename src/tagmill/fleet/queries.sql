@@ -326,7 +326,12 @@ RETURNING file
 
 
 -- name: images_of_the_past
--- Images of other incarnations, deleted; their files.
-DELETE FROM shared_image
-WHERE incarnation <> %(incarnation)s
+-- Images of other incarnations, and those whose partition has had one of another schema for some days that is newer,
+-- deleted; their files.
+DELETE FROM shared_image old
+WHERE old.incarnation <> %(incarnation)s
+   OR old.stored_at < now() - make_interval(days => %(days)s)
+      AND EXISTS (SELECT FROM shared_image newer
+                  WHERE newer.partition_id = old.partition_id AND newer.schema <> old.schema
+                    AND newer.stored_at > old.stored_at)
 RETURNING file

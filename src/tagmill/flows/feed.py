@@ -14,7 +14,6 @@ import base64
 import binascii
 import re
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -24,7 +23,6 @@ from tagmill import sql
 from tagmill.config import load
 from tagmill.errors import CursorGone, Invalid
 from tagmill.fleet import incarnation
-from tagmill.fleet.models import Partition
 from tagmill.tags import changes
 from tagmill_wire import bitmap
 
@@ -165,7 +163,7 @@ def _trail(cursor: Cursor, most: int) -> tuple[list[Change], bool]:
     names = changes.named(
         [(row.partition, bits) for row in members for bits in (row.added, row.removed)]
     )
-    clusters = _clusters({row.partition for row in members})
+    clusters = changes.clusters_of({row.partition for row in members})
     found, place = [], 0
     for row in rows:
         after = replace(cursor, key=(row.seq,))
@@ -220,11 +218,6 @@ def _rebuilds(cursor: Cursor, most: int) -> tuple[list[Change], bool]:
         for row in rows
     ]
     return found, len(rows) < most
-
-
-def _clusters(partitions: Sequence[int] | set[int]) -> dict[int, str]:
-    rows = Partition.objects.filter(id__in=partitions)
-    return dict(rows.values_list("id", "cluster__name"))
 
 
 def _now() -> _Now:

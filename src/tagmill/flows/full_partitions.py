@@ -21,6 +21,9 @@ def delete_empty() -> int:
     """Delete the partitions that are full and have no live node, with their tombstones and matches;
     how many. Those that are evaluated at this moment are left for the next time."""
     full = Partition.objects.filter(node_count=0, next_slot=F("capacity"), lease=None)
+    # Everybody who refers to partitions would wait for the lock.
+    if not full.exists():
+        return 0
     with transaction.atomic():
         locks.fleet(alone=True)
         # Nothing makes a node in a full one.

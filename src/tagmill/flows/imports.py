@@ -1,4 +1,4 @@
-"""Bulk upload: NDJSON lines in, a verdict for each out, in constant memory.
+"""Bulk uploads, changes and deletions: NDJSON lines in, a verdict for each out, in constant memory.
 
 While the database stores some lines, the next ones are read and checked by another thread.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
@@ -15,17 +15,41 @@ import orjson
 
 from tagmill.config import load
 from tagmill.errors import Invalid, TagmillError, TooLarge
-from tagmill.fleet.documents import CheckedUpload, Upload, check
+from tagmill.fleet.documents import CheckedUpload, Upload, Verdict, check
 from tagmill.flows import ingest
 
 # One transaction holds at most this much: its locks last well under a second. As much is checked
 # meanwhile.
 MAX_LINES = 256
 MAX_BYTES = 4 * 1024 * 1024
-FIELDS = ("system_id", "cluster", "hostname", "kind", "probes")
 # The thread that reads and checks lines.
 AHEAD = "import-ahead"
-_KNOWN = frozenset(FIELDS)
+
+
+class Bulk(NamedTuple):
+    """What is done with the lines: the `fields` that one may have, the `outcomes` that it may come
+    to, and how those are stored that go together."""
+
+    fields: tuple[str, ...]
+    outcomes: tuple[str, ...]
+    store: Callable[[Sequence[CheckedUpload]], list[Verdict]]
+
+
+def _change(checked: Sequence[CheckedUpload]) -> list[Verdict]:
+    return ingest.store_checked(checked, create=False)
+
+
+def _delete(checked: Sequence[CheckedUpload]) -> list[Verdict]:
+    return ingest.delete_all([item.upload.system_id for item in checked])
+
+
+IMPORT = Bulk(
+    ("system_id", "cluster", "hostname", "kind", "probes"),
+    ("created", "updated", "unchanged", "refused"),
+    ingest.store_checked,
+)
+UPDATE = Bulk(IMPORT.fields[:4], IMPORT.outcomes[1:], _change)
+DELETE = Bulk(IMPORT.fields[:1], ("deleted", "refused"), _delete)
 
 
 class _Line(NamedTuple):
@@ -37,17 +61,17 @@ class _Line(NamedTuple):
     error: TagmillError | None = None
 
 
-def import_lines(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """For each line `{"system_id", "cluster"?, "hostname"?, "kind"?, "probes"?: {probe: XML}}` its
-    verdict `{"line" (from 1), "system_id", "outcome", "rev"?, "settled"?, "error"?: {"code",
-    "detail", ...}}`.
+def import_lines(lines: Iterable[bytes], bulk: Bulk = IMPORT) -> Iterator[dict[str, Any]]:
+    """For each line `{"system_id", "cluster"?, "hostname"?, "kind"?, "probes"?: {probe: XML}}`, of
+    which `bulk` says what it may have, its verdict `{"line" (from 1), "system_id", "outcome",
+    "rev"?, "settled"?, "error"?: {"code", "detail", ...}}`.
 
     Blank lines have none. Good lines are stored whatever the others are. `lines` is used by one
     other thread; it may be waiting there still when this ends with an error.
     """
-    with contextlib.closing(_ahead(_chunks(lines))) as chunks:
+    with contextlib.closing(_ahead(_chunks(lines, bulk))) as chunks:
         for chunk in chunks:
-            yield from _store(chunk)
+            yield from _store(chunk, bulk)
 
 
 def _ahead(chunks: Iterator[list[_Line]]) -> Generator[list[_Line], None, None]:
@@ -74,14 +98,14 @@ def _ahead(chunks: Iterator[list[_Line]]) -> Generator[list[_Line], None, None]:
         wanted.put(False)
 
 
-def _chunks(lines: Iterable[bytes]) -> Iterator[list[_Line]]:
+def _chunks(lines: Iterable[bytes], bulk: Bulk) -> Iterator[list[_Line]]:
     """Lines that are stored together."""
     chunk: list[_Line] = []
     size = 0
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        chunk.append(_parse(number, line))
+        chunk.append(_parse(number, line, bulk))
         size += len(line)
         if len(chunk) >= MAX_LINES or size >= MAX_BYTES:
             yield chunk
@@ -90,7 +114,7 @@ def _chunks(lines: Iterable[bytes]) -> Iterator[list[_Line]]:
         yield chunk
 
 
-def _parse(number: int, line: bytes) -> _Line:
+def _parse(number: int, line: bytes, bulk: Bulk) -> _Line:
     system_id: str | None = None
     try:
         limit = load().import_line_bytes
@@ -103,18 +127,18 @@ def _parse(number: int, line: bytes) -> _Line:
         except orjson.JSONDecodeError as error:
             raise Invalid(f"not JSON: {error}") from None
         if not isinstance(given, dict):
-            raise Invalid('a line is an object: {"system_id": ..., "probes": {"lshw": "<xml>"}}')
+            raise Invalid(f"a line is an object with {', '.join(bulk.fields)}")
         if isinstance(given.get("system_id"), str):
             system_id = given["system_id"]
-        return _Line(number, system_id, check(_upload(given)))
+        return _Line(number, system_id, check(_upload(given, bulk)))
     except TagmillError as error:
         return _Line(number, system_id, error=error)
 
 
-def _upload(given: dict[str, Any]) -> Upload:
-    if not given.keys() <= _KNOWN:
-        name = min(given.keys() - _KNOWN)
-        raise Invalid(f"unknown field {name!r}; known: {', '.join(FIELDS)}", field=name)
+def _upload(given: dict[str, Any], bulk: Bulk) -> Upload:
+    if unknown := given.keys() - set(bulk.fields):
+        name = min(unknown)
+        raise Invalid(f"unknown field {name!r}; known: {', '.join(bulk.fields)}", field=name)
     if "system_id" not in given:
         raise Invalid("system_id is missing", field="system_id")
     for name in ("system_id", "cluster", "hostname", "kind"):
@@ -134,8 +158,8 @@ def _upload(given: dict[str, Any]) -> Upload:
     )
 
 
-def _store(chunk: list[_Line]) -> Iterator[dict[str, Any]]:
-    verdicts = iter(ingest.store_checked([line.checked for line in chunk if line.checked]))
+def _store(chunk: list[_Line], bulk: Bulk) -> Iterator[dict[str, Any]]:
+    verdicts = iter(bulk.store([line.checked for line in chunk if line.checked]))
     for line in chunk:
         if line.checked is None:
             yield _answer(line, "refused", None, line.error)

@@ -33,7 +33,16 @@ from tagmill.flows.settling import Evaluated
 from tagmill.flows.writes import DocumentKey, Packed, Stored, Writes, check_probes
 from tagmill.work import policy, queue
 
-__all__ = ["Upload", "Verdict", "delete", "store", "store_checked", "store_requests"]
+__all__ = [
+    "Upload",
+    "Verdict",
+    "delete",
+    "delete_all",
+    "finish",
+    "store",
+    "store_checked",
+    "store_requests",
+]
 
 log = structlog.get_logger("tagmill.ingest")
 
@@ -79,11 +88,11 @@ def store(uploads: Sequence[Upload], create: bool | None = None) -> list[Verdict
     return [verdicts[number] for number in range(len(uploads))]
 
 
-def store_checked(checked: Sequence[CheckedUpload]) -> list[Verdict]:
+def store_checked(checked: Sequence[CheckedUpload], create: bool | None = None) -> list[Verdict]:
     """As `store`, for those that were checked before."""
     verdicts: dict[int, Verdict] = {}
     for chosen in _rounds(list(enumerate(checked))):
-        verdicts.update(_store(chosen, create=None))
+        verdicts.update(_store(chosen, create))
     return [verdicts[number] for number in range(len(checked))]
 
 
@@ -133,25 +142,48 @@ def _checked(
 def delete(system_id: str, expects: Callable[[Stored], None] | None = None) -> bool:
     """Leave a tombstone: documents and manual tags go. `expects` as in Upload. Whether every tag is
     settled without it. Raises NotFound."""
-    return bool(_attempt(lambda: _delete(system_id, expects)))
-
-
-def _delete(system_id: str, expects: Callable[[Stored], None] | None) -> bool:
-    node = _live([system_id]).get(system_id)
-    if node is None:
+    found = _attempt(lambda: _delete([system_id], expects))
+    if system_id not in found:
         raise NotFound(f"there is no node {system_id!r}")
+    return bool(found[system_id].settled)
+
+
+def delete_all(system_ids: Sequence[str]) -> list[Verdict]:
+    """As `delete`, for all of these in one transaction: a verdict for each, in their order. Those
+    that do not exist are refused each for itself, and what comes twice is gone the second time."""
+    left: dict[str, Verdict] = _attempt(lambda: _delete([*dict.fromkeys(system_ids)]))
+    verdicts = []
+    for system_id in system_ids:
+        error = NotFound(f"there is no node {system_id!r}", field="system_id")
+        refused = Verdict(system_id, "refused", error=error)
+        verdicts.append(left.pop(system_id, refused))
+    return verdicts
+
+
+def _delete(
+    system_ids: Sequence[str], expects: Callable[[Stored], None] | None = None
+) -> dict[str, Verdict]:
+    """The verdicts of the nodes that are deleted."""
+    found = _live(system_ids)
+    if not found:
+        return {}
     evaluated = settling.evaluate([])
     with transaction.atomic():
-        held, nodes = _locked([node.partition_id], [system_id], [node])
-        if system_id not in nodes:
+        partitions = [node.partition_id for node in found.values()]
+        held, nodes = _locked(partitions, list(found), list(found.values()))
+        if nodes.keys() != found.keys():
             raise _Overtaken
-        if expects is not None:
-            expects(nodes[system_id])
         writes = Writes(held)
-        writes.delete(nodes[system_id])
-        waiting = _finish(held, writes, evaluated)
+        for node in nodes.values():
+            if expects is not None:
+                expects(node)
+            writes.delete(node)
+        waiting = finish(held, writes, evaluated)
         queue.defer_partitions(waiting, policy.CHANGE)
-    return not waiting
+    return {
+        node.system_id: Verdict(node.system_id, "deleted", settled=node.partition_id not in waiting)
+        for node in nodes.values()
+    }
 
 
 def _rounds(
@@ -276,7 +308,7 @@ def _apply(
         number: _write(change, nodes.get(change.checked.upload.system_id), held, writes)
         for number, change in changes.items()
     }
-    waiting = _finish(held, writes, evaluated)
+    waiting = finish(held, writes, evaluated)
     queue.defer_partitions(waiting, policy.CHANGE)
     places = {item.system_id: item.partition for item in writes.changed if item.system_id}
     return {
@@ -338,7 +370,7 @@ def _room(held: HeldPartitions, cluster_id: int) -> Any:
     return partition
 
 
-def _finish(held: HeldPartitions, writes: Writes, evaluated: Evaluated) -> list[int]:
+def finish(held: HeldPartitions, writes: Writes, evaluated: Evaluated) -> list[int]:
     """Write everything, settle what was evaluated, and raise the revs. The partitions that are left
     to the queue: the last thing done."""
     with sql.pipelined() if writes.are_updates else contextlib.nullcontext():

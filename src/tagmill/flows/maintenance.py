@@ -8,6 +8,8 @@ Procrastinate starts each once an interval, however many servers there are.
 | place | 5 s | gives what dead workers owned, and new partitions, to others that live |
 | sweep | 10 s | finds work that the queue forgot, publishes what a crash left behind, forgets
 |         |       | failed attempts that were followed by results |
+| compact | 10 s | moves nodes out of partitions that are full of deleted nodes, and drops those
+|         |       | that have no other
 | pack | 10 s | trains dictionaries for documents, and packs anew what was stored before them
 | sample | 20 s | notes how the fleet is, for charts
 | learn | 15 s | leaves vocabularies that lag behind to idle workers |
@@ -15,7 +17,7 @@ Procrastinate starts each once an interval, however many servers there are.
 |         |       | forgets silent workers |
 | settle | 1 min | puts totals in the place of the targets of rebuilds that are over |
 | clean | 10 min | deletes finished jobs, old rebuilds, old events of the audit, old changes and
-|         |       | expired sessions, and drops partitions that are full of deleted nodes |
+|         |       | expired sessions |
 | images | 10 min | deletes shared images that nobody will read |
 """
 
@@ -41,17 +43,29 @@ from tagmill.config import load
 from tagmill.database import MAINTENANCE_SECONDS
 from tagmill.fleet import images as shared
 from tagmill.fleet import incarnation, packing
-from tagmill.flows import full_partitions
+from tagmill.flows import compaction
 from tagmill.locks import Lock
 from tagmill.matches import expression_sets
 from tagmill.tags import changes, previews, publishing, rebuilds
 from tagmill.tags.models import Rebuild
-from tagmill.work import leases, membership, queue, samples, workers
+from tagmill.work import leases, membership, queue, samples, traces, workers
 
 log = structlog.get_logger("tagmill.maintenance")
 
 # They are bounded by how long they are kept (docs/settings.md), not by the fleet.
-GROWING = ("assignment_change", "audit_event", "match_change", "rebuild_target")
+GROWING = (
+    "assignment_change",
+    "audit_event",
+    "expression",
+    "fleet_sample",
+    "match_change",
+    "past_partition",
+    "procrastinate_jobs",
+    "rebuild",
+    "rebuild_target",
+    "shared_image",
+    "vocabulary",
+)
 RESTART_SECONDS = 2.0
 
 
@@ -114,6 +128,12 @@ def pack() -> int:
     return packing.run(load().pack_seconds)
 
 
+@_periodic("* * * * * 9,19,29,39,49,59")
+def compact() -> int:
+    """How many nodes moved."""
+    return compaction.run()
+
+
 @_periodic("* * * * * 3,23,43")
 def sample() -> int:
     """How many samples were taken: none where another server was before."""
@@ -132,6 +152,7 @@ def collect() -> None:
     previews.forget_expired()
     collect_expressions()
     expression_sets.forget()
+    traces.forget()
 
 
 @_periodic("* * * * * 45")
@@ -145,7 +166,6 @@ def clean() -> None:
     queue.delete_finished_jobs()
     trail.forget()
     changes.forget()
-    full_partitions.delete_empty()
     sessions = import_module(settings.SESSION_ENGINE)
     sessions.SessionStore.clear_expired()
     age = timedelta(days=load().rebuild_days)

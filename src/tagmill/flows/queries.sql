@@ -12,7 +12,7 @@ FOR UPDATE
 -- Makes tombstones. Relies on: the nodes' partitions are locked; `rev` is the raised one. The slot stays
 -- taken for ever.
 UPDATE node
-SET deleted_at = now(), updated_at = now(), rev = new.rev, digest = ''
+SET deleted_at = now(), rev = new.rev, digest = ''
 FROM unnest(%(ids)s::bigint[], %(revs)s::bigint[]) AS new (id, rev)
 WHERE node.id = new.id
 
@@ -46,9 +46,21 @@ WHERE document.node_id = gone.node_id AND document.probe = gone.probe
 
 -- name: delete_partitions
 -- Removes partitions that have no live node, with everything that refers to them but the audit trail.
--- Relies on: the fleet is held alone, so that nobody refers to them meanwhile; a tombstone has no documents;
--- foreign keys are checked at the end, so that the parts may run in any order.
+-- What their slots were called stays for a while, since the trail names slots. Relies on: the fleet is held alone, so
+-- that nobody refers to them meanwhile; a tombstone has no documents; foreign keys are checked at the end, so that
+-- the parts may run in any order; each reads what was there before.
 WITH gone AS (SELECT unnest(%(partitions)s::bigint[]) AS id),
+past AS (
+    INSERT INTO past_partition (id, cluster, names)
+    SELECT p.id, c.name,
+           ARRAY(SELECT n.system_id
+                 FROM generate_series(0, p.next_slot - 1) AS place (slot)
+                 LEFT JOIN node n ON n.partition_id = p.id AND n.slot = place.slot
+                 ORDER BY place.slot)
+    FROM gone
+    JOIN partition p ON p.id = gone.id
+    JOIN cluster c ON c.id = p.cluster_id
+),
 targets AS (DELETE FROM rebuild_target USING gone WHERE partition_id = gone.id),
 matches AS (DELETE FROM match USING gone WHERE partition_id = gone.id),
 assigned AS (DELETE FROM assignment USING gone WHERE partition_id = gone.id),
@@ -114,13 +126,17 @@ WHERE e.id = held.id
 
 
 -- name: insert_nodes
--- Relies on: the partitions are locked and the slots are theirs to give (slot >= next_slot).
-INSERT INTO node (system_id, hostname, kind, partition_id, slot, rev, digest)
-SELECT system_id, hostname, kind, partition_id, slot, rev, digest
+-- A node that moves is as old as it was (`moved`: its old row), and has not changed where it stays in its cluster
+-- (`same`: that row again). Relies on: the partitions are locked and the slots are theirs to give
+-- (slot >= next_slot).
+INSERT INTO node (system_id, hostname, kind, partition_id, slot, rev, digest, created_at, updated_at)
+SELECT system_id, hostname, kind, partition_id, slot, rev, digest,
+       coalesce((SELECT old.created_at FROM node old WHERE old.id = new.moved), now()),
+       coalesce((SELECT old.updated_at FROM node old WHERE old.id = new.same), now())
 FROM unnest(
     %(system_ids)s::text[], %(hostnames)s::text[], %(kinds)s::text[], %(partitions)s::bigint[],
-    %(slots)s::int[], %(revs)s::bigint[], %(digests)s::bytea[]
-) AS new (system_id, hostname, kind, partition_id, slot, rev, digest)
+    %(slots)s::int[], %(revs)s::bigint[], %(digests)s::bytea[], %(moved)s::bigint[], %(same)s::bigint[]
+) AS new (system_id, hostname, kind, partition_id, slot, rev, digest, moved, same)
 RETURNING system_id, id
 
 
@@ -137,9 +153,12 @@ WHERE n.system_id = ANY(%(system_ids)b::text[]) AND n.deleted_at IS NULL
 
 
 -- name: move_documents
--- The documents of a node go to its row in another partition. Relies on: both partitions are locked, and
--- the new row has no documents yet.
-UPDATE document SET node_id = %(new)s WHERE node_id = %(old)s
+-- The documents of nodes go to their rows in other partitions. Relies on: all these partitions are locked, and
+-- the new rows have no documents yet.
+UPDATE document
+SET node_id = moved.new
+FROM unnest(%(olds)s::bigint[], %(news)s::bigint[]) AS moved (old, new)
+WHERE document.node_id = moved.old
 
 
 -- name: note_use
@@ -311,7 +330,8 @@ SELECT (SELECT uuid FROM current_incarnation), pg_current_snapshot()::text, extr
 -- name: feed_trail
 -- What was written by transactions that had ended at the snapshot `until` and had not at `since`, after a place in the
 -- order of all: (place, time, actor, action of a tag or null, its name, what changed of it, the tags that a match or an
--- assignment is of, partition, nodes added, nodes removed). Changes of a match that no tag shows have no tags.
+-- assignment is of, partition, nodes added, nodes removed). Changes of a match that no tag shows have no tags; those of
+-- nodes that only moved within their cluster are left out.
 -- Relies on: places are taken under the locks of what is changed, and a snapshot that sees a transaction sees those
 -- that it waited for, so that what follows from something comes after it. What was written in another incarnation
 -- has transactions of another history.
@@ -324,7 +344,7 @@ FROM (
     WHERE c.txid >= pg_snapshot_xmin(%(since)s::pg_snapshot)
       AND NOT pg_visible_in_snapshot(c.txid, %(since)s::pg_snapshot)
       AND pg_visible_in_snapshot(c.txid, %(until)s::pg_snapshot)
-      AND c.seq > %(after)s AND c.at >= (SELECT since FROM incarnation)
+      AND c.seq > %(after)s AND c.at >= (SELECT since FROM incarnation) AND c.is_move IS NULL
     UNION ALL
     SELECT c.seq, c.at, c.actor, NULL, NULL, NULL,
            ARRAY(SELECT t.name::text FROM tag t WHERE t.id = c.tag_id), c.partition_id, c.added, c.removed
@@ -350,8 +370,10 @@ LIMIT %(most)s
 -- (partition, slot), in that order: (partition, slot, system_id, hostname, kind, cluster, rev, when, whether deleted).
 -- A row's xmin says which transaction wrote it; that of a savepoint is above that of its transaction, so that whatever
 -- is not below the oldest that ran then counts: some come twice, none is missed. In a partition the order of revs is
--- that in which transactions commit: what is new is above the highest rev that is not.
-SELECT n.partition_id, n.slot, n.system_id, n.hostname, n.kind, c.name, n.rev, n.updated_at, n.deleted_at IS NOT NULL
+-- that in which transactions commit: what is new is above the highest rev that is not. The tombstone of a node that
+-- lives elsewhere says nothing: the node was moved, or made again, and comes there.
+SELECT n.partition_id, n.slot, n.system_id, n.hostname, n.kind, c.name, n.rev, coalesce(n.deleted_at, n.updated_at),
+       n.deleted_at IS NOT NULL
 FROM (SELECT pg_snapshot_xmin(%(since)s::pg_snapshot)::text::bigint AS oldest,
              pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next) at
 JOIN partition p ON p.id >= %(partition)s
@@ -371,6 +393,8 @@ CROSS JOIN LATERAL (
 ) known
 JOIN node n ON n.partition_id = p.id AND n.rev > known.rev
 WHERE (n.partition_id, n.slot) > (%(partition)s, %(slot)s)
+  AND (n.deleted_at IS NULL
+       OR NOT EXISTS (SELECT FROM node live WHERE live.system_id = n.system_id AND live.deleted_at IS NULL))
 ORDER BY n.partition_id, n.slot
 LIMIT %(most)s
 
@@ -388,3 +412,77 @@ JOIN rebuild r ON r.id > %(after)s
 LEFT JOIN auth_user u ON u.id = r.requested_by_id
 ORDER BY r.id
 LIMIT %(most)s
+
+
+-- name: sparse_partitions
+-- Partitions that are full, of which at most that part of the slots has live nodes, and where every live expression is
+-- fresh; the sparsest first. Relies on: nothing; whoever empties one looks again under its lock.
+SELECT p.id, p.cluster_id, p.node_count
+FROM partition p
+WHERE p.next_slot = p.capacity AND p.node_count BETWEEN 1 AND %(below)s * p.capacity
+  AND NOT EXISTS (
+      SELECT
+      FROM live_expression live
+      LEFT JOIN effective_match m ON m.expression_id = live.id AND m.partition_id = p.id
+      WHERE m.rev IS DISTINCT FROM p.rev
+  )
+ORDER BY p.node_count, p.id
+LIMIT %(most)s
+
+
+-- name: partition_figures
+-- Partitions, live nodes, tombstones, and the partitions that `sparse_partitions` would name if all were fresh.
+SELECT count(*), coalesce(sum(node_count), 0)::bigint, coalesce(sum(next_slot - node_count), 0)::bigint,
+       count(*) FILTER (WHERE next_slot = capacity AND node_count BETWEEN 1 AND %(below)s * capacity)
+FROM partition
+
+
+-- name: fresh_members
+-- The members of the live expressions that are fresh in a partition, by their ids. Run with `sql.bound`.
+-- Relies on: the partition is locked, and `rev` is what it is then, so that they are true of its nodes.
+SELECT live.id, m.members
+FROM live_expression live
+JOIN effective_match m ON m.expression_id = live.id AND m.partition_id = %(partition)s
+WHERE m.rev = %(rev)s
+ORDER BY live.id
+
+
+-- name: nodes_of_partition
+-- Live nodes of a partition as `live_nodes` has them. Run with `sql.bound`. Relies on: the partition is locked.
+SELECT n.id, n.system_id, n.hostname, n.kind, n.partition_id, n.slot, n.rev, p.cluster_id, p.rev,
+       array(SELECT d.probe FROM document d WHERE d.node_id = n.id ORDER BY d.probe),
+       array(SELECT d.digest FROM document d WHERE d.node_id = n.id ORDER BY d.probe)
+FROM node n
+JOIN partition p ON p.id = n.partition_id
+WHERE n.partition_id = %(partition)s AND n.deleted_at IS NULL
+ORDER BY n.slot
+LIMIT %(most)s
+
+
+-- name: place_in_trail
+-- A place in the order of all changes, before those that this transaction makes from now on.
+SELECT nextval('trail_seq')
+
+
+-- name: mark_moves
+-- The changes of matches that this transaction made after a place are those of nodes that move within their cluster.
+-- Relies on: since then it moved nodes, and did nothing else.
+UPDATE match_change SET is_move = true WHERE txid = pg_current_xact_id() AND seq > %(after)s
+
+
+-- name: exported_documents
+-- The documents of the nodes at these (partition, slot), by node and probe. Of nodes beyond as many as have
+-- `max_bytes` of XML together, but for the first, it is only said that they are cut.
+-- Relies on: nothing. Run with `sql.bound`.
+SELECT partition_id, slot, probe, CASE WHEN is_cut THEN NULL ELSE xml END,
+       CASE WHEN is_cut THEN NULL ELSE packed END, dictionary_id, size, is_cut
+FROM (
+    SELECT n.partition_id, n.slot, d.*,
+           sum(d.size) OVER so_far > %(max_bytes)s AND dense_rank() OVER so_far > 1 AS is_cut
+    FROM unnest(%(partitions)s::bigint[], %(slots)s::int[]) AS place (partition_id, slot)
+    JOIN node n ON n.partition_id = place.partition_id AND n.slot = place.slot
+    JOIN document d ON d.node_id = n.id
+    -- What is summed up includes all of a node.
+    WINDOW so_far AS (ORDER BY n.partition_id, n.slot)
+) found
+ORDER BY partition_id, slot, probe

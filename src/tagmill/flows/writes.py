@@ -111,9 +111,8 @@ class Writes:
     def create(self, checked: CheckedUpload, partition: Held) -> int:
         upload = checked.upload
         digests = {probe: item.digest for probe, item in checked.documents.items() if item}
-        self._insert(
-            upload.system_id, upload.hostname or "", upload.kind or KIND, partition, digests
-        )
+        names = upload.system_id, upload.hostname or "", upload.kind or KIND
+        self._insert(names, partition, digests)
         self._new[upload.system_id] = checked, partition.cluster_id
         return partition.rev
 
@@ -135,9 +134,8 @@ class Writes:
     def move(self, node: Stored, checked: CheckedUpload, partition: Held) -> int:
         """A tombstone where it was and a new slot; documents and tags come along."""
         self._leave_tombstone(node)
-        slot = self._insert(
-            node.system_id, *_described(node, checked), partition, node.digests_after(checked)
-        )
+        names = node.system_id, *_described(node, checked)
+        slot = self._insert(names, partition, node.digests_after(checked), node)
         self._moved.append((node, partition, slot))
         self._new[node.system_id] = checked, partition.cluster_id
         return partition.rev
@@ -149,16 +147,19 @@ class Writes:
 
     def _insert(
         self,
-        system_id: str,
-        hostname: str,
-        kind: str,
+        names: tuple[str, str, str],
         partition: Held,
         digests: dict[str, bytes],
+        old: Stored | None = None,
     ) -> int:
+        """`names`: system_id, hostname and kind; `old`: where the node was."""
         slot = partition.give_slot()
         digest = node_digest(digests)
-        self.changed.append(Changed(partition.id, slot, system_id, digests))
-        row = (system_id, hostname, kind, partition.id, slot, partition.rev, digest)
+        self.changed.append(Changed(partition.id, slot, names[0], digests))
+        moved = old and old.id
+        # To whom it only moves within its cluster, it has not changed.
+        same = old.id if old and old.cluster_id == partition.cluster_id else None
+        row = (*names, partition.id, slot, partition.rev, digest, moved, same)
         self._inserted.append(row)
         return slot
 
@@ -203,20 +204,24 @@ class Writes:
     def flush_assignments(self) -> None:
         """Tags by hand, whose rows are locked after those of matches."""
         moved = [(node.partition_id, node.slot) for node, _, _ in self._moved]
-        if moved or self._unassigned:
-            assignments.hold([*moved, *self._unassigned])
-        assignments.clear(self._unassigned)
-        for node, partition, slot in self._moved:
-            assignments.move(node.partition_id, node.slot, partition.id, slot)
+        if not moved and not self._unassigned:
+            return
+        if assignments.hold([*moved, *self._unassigned]):
+            assignments.clear(self._unassigned)
+            for node, partition, slot in self._moved:
+                assignments.move(node.partition_id, node.slot, partition.id, slot)
 
     def _flush_nodes(self) -> None:
         if self._inserted:
             names = ["system_ids", "hostnames", "kinds", "partitions", "slots", "revs", "digests"]
+            names += ["moved", "same"]
             # By system_id: two transactions that insert the same ones wait one for the other.
             columns = dict(zip(names, _columns(sorted(self._inserted)), strict=True))
             ids = dict(sql.rows(__file__, "insert_nodes", columns))
-            for old, _, _ in self._moved:
-                sql.run(__file__, "move_documents", {"old": old.id, "new": ids[old.system_id]})
+            if self._moved:
+                olds = [old.id for old, _, _ in self._moved]
+                news = [ids[old.system_id] for old, _, _ in self._moved]
+                sql.run(__file__, "move_documents", {"olds": olds, "news": news})
             for system_id, (checked, cluster) in self._new.items():
                 self._documents += [
                     (ids[system_id], cluster, probe, document)

@@ -127,6 +127,9 @@ class MatchChange(models.Model):
     added = models.BinaryField()
     removed = models.BinaryField()
     at = models.DateTimeField(db_default=Now())
+    is_move = models.BooleanField(
+        null=True, help_text="true: of nodes that moved within their cluster; else null"
+    )
 
     class Meta:
         db_table = "match_change"

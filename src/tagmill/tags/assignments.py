@@ -63,17 +63,15 @@ def assign(name: str, add: Sequence[str], remove: Sequence[str]) -> Assigned:
     return {"added": added, "removed": removed, "unknown": unknown}
 
 
-def hold(places: Sequence[tuple[int, int]]) -> None:
-    """Lock the manual tags of the nodes at these (partition, slot), all at once and in order.
-
-    Call it before `clear` and `move`, with the partitions locked."""
+def hold(places: Sequence[tuple[int, int]]) -> bool:
+    """Lock the manual tags of the nodes at these (partition, slot), all at once and in order;
+    whether there are any. Call it before `clear` and `move`, with the partitions locked."""
     rows = Assignment.objects.filter(partition_id__in={partition for partition, _ in places})
     slots: dict[int, int] = {}
     for partition_id, slot in places:
         slots[partition_id] = slots.get(partition_id, 0) | 1 << slot
     tags = {row.tag_id for row in rows if bitmap.from_bytes(row.members) & slots[row.partition_id]}
-    if tags:
-        locks.rows(Tag.objects.filter(id__in=tags))
+    return bool(tags) and bool(locks.rows(Tag.objects.filter(id__in=tags)))
 
 
 def hold_all(partitions: Sequence[int]) -> None:

@@ -6,7 +6,8 @@ assigned. A deleted node leaves its tags without a change of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -15,22 +16,25 @@ from django.db.models import QuerySet
 
 from tagmill import locks, sql
 from tagmill.config import load
-from tagmill.fleet.models import Partition
+from tagmill.fleet.models import Partition, PastPartition
 from tagmill.matches.models import MatchChange
 from tagmill.tags.models import AssignmentChange, Tag
 from tagmill_wire import bitmap
 
 # Bounds one answer, however many nodes its changes are about.
 MAX_NAMED = 10_000
-# Bounds one transaction; the next run of the maintenance goes on.
+# Bounds one transaction, and one run of the maintenance; the next goes on.
 MAX_DELETED = 20_000
+MAX_SECONDS = 30.0
+FORGOTTEN = ("delete_changes", "delete_assignment_changes", "delete_past_partitions")
 
 Stored = MatchChange | AssignmentChange
 
 
 @dataclass(frozen=True)
 class Change:
-    """`cluster` is None where its partition is gone. The names may be cut; the counts are not."""
+    """`cluster` is None where its partition has been gone for longer than changes are kept. The
+    names may be cut; the counts are not."""
 
     at: datetime
     actor: str
@@ -48,7 +52,7 @@ def of(tag: Tag) -> QuerySet[MatchChange] | QuerySet[AssignmentChange]:
     expression = tag.expression_id or tag.pending_expression_id
     if expression is None:
         return AssignmentChange.objects.filter(tag=tag.id)
-    return MatchChange.objects.filter(expression=expression)
+    return MatchChange.objects.filter(expression=expression, is_move=None)
 
 
 def described(rows: Sequence[Stored]) -> list[Change]:
@@ -67,11 +71,7 @@ def described(rows: Sequence[Stored]) -> list[Change]:
     }
     found = sql.rows(__file__, "named_places", values) if places else []
     names = {(partition, slot): name for partition, slot, name in found}
-    clusters = dict(
-        Partition.objects.filter(id__in={row.partition_id for row in rows}).values_list(
-            "id", "cluster__name"
-        )
-    )
+    clusters = clusters_of({row.partition_id for row in rows})
 
     def named(partition: int, members: int) -> list[str]:
         slots = _first(members, most)
@@ -91,6 +91,13 @@ def described(rows: Sequence[Stored]) -> list[Change]:
         )
         for row, (added, removed) in zip(rows, bits, strict=True)
     ]
+
+
+def clusters_of(partitions: Collection[int]) -> dict[int, str]:
+    """The names of their clusters, also of partitions that are gone."""
+    past = PastPartition.objects.filter(id__in=partitions).values_list("id", "cluster")
+    here = Partition.objects.filter(id__in=partitions).values_list("id", "cluster__name")
+    return {**dict(past), **dict(here)}
 
 
 def named(members: Sequence[tuple[int, bytes]]) -> list[list[str]]:
@@ -118,13 +125,17 @@ def named(members: Sequence[tuple[int, bytes]]) -> list[list[str]]:
 
 
 def forget() -> int:
-    """Delete changes that are older than they are kept; how many, MAX_DELETED of each at most."""
+    """Delete changes that are older than they are kept, as many as the time allows; how many."""
+    ends = time.monotonic() + MAX_SECONDS
     values = {"days": load().change_days, "most": MAX_DELETED}
-    with transaction.atomic():
-        locks.housekeeping()
-        return sql.run(__file__, "delete_changes", values) + sql.run(
-            __file__, "delete_assignment_changes", values
-        )
+    total = 0
+    while True:
+        with transaction.atomic():
+            locks.housekeeping()
+            counts = [sql.run(__file__, name, values) for name in FORGOTTEN]
+        total += sum(counts)
+        if max(counts) < MAX_DELETED or time.monotonic() >= ends:
+            return total
 
 
 def _first(members: int, most: int) -> Iterator[int]:

@@ -123,6 +123,11 @@ def key(partition: int, slot: int) -> int:
     return partition * PLACES + slot
 
 
+def place(key: int) -> tuple[int, int]:
+    """The partition and the slot of a place."""
+    return divmod(key, PLACES)
+
+
 def page(places: Iterator[int], limit: int) -> list[Found]:
     """The first `limit` live nodes at these places, which ascend."""
     found: list[Found] = []

@@ -269,10 +269,24 @@ SELECT (SELECT uuid::text FROM current_incarnation),
 
 
 -- name: named_places
--- The system_ids of the nodes, live or deleted, at these (partition, slot): a slot is never used again.
+-- The system_ids of the nodes, live or deleted, at these (partition, slot), also of partitions that are gone: a slot
+-- is never used again.
+WITH place AS (
+    SELECT * FROM unnest(%(partitions)s::bigint[], %(slots)s::int[]) AS place (partition_id, slot)
+)
 SELECT n.partition_id, n.slot, n.system_id
-FROM unnest(%(partitions)s::bigint[], %(slots)s::int[]) AS place (partition_id, slot)
+FROM place
 JOIN node n ON n.partition_id = place.partition_id AND n.slot = place.slot
+UNION ALL
+SELECT place.partition_id, place.slot, past.names[place.slot + 1]
+FROM place
+JOIN past_partition past ON past.id = place.partition_id
+WHERE past.names[place.slot + 1] IS NOT NULL
+
+
+-- name: delete_past_partitions
+-- Deletes the names of partitions that were gone before any change was made that is still kept.
+DELETE FROM past_partition WHERE gone_at < now() - make_interval(days => %(days)s)
 
 
 -- name: nodes_at

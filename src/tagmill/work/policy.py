@@ -115,16 +115,18 @@ def choose(found: list[Candidate], spent: SpentQuotas) -> tuple[list[Candidate],
     """The jobs to choose from, the first ones first; and what they are taken for. The first kind
     that waits, unless its quota is spent and a later one waits, too."""
     quotas = {PREVIEW: spent.previews, CHANGE: spent.changes, DEFINITION: spent.definitions}
-    of = {
-        kind: [item for item in found if Kind(item.priority) & kind]
-        for kind in (PREVIEW, CHANGE, DEFINITION, REBUILD)
-    }
+    of = {kind: _waiting(found, int(kind)) for kind in (PREVIEW, CHANGE, DEFINITION, REBUILD)}
     waiting = [kind for kind, items in of.items() if items]
     for kind in waiting:
         if kind == waiting[-1] or not quotas[kind]:
             return of[kind], kind
     # Learning waits until there is nothing else.
     return found, LEARNING
+
+
+def _waiting(found: list[Candidate], bit: int) -> list[Candidate]:
+    """A flag's `&` takes a microsecond, an integer's nothing, and thousands of jobs may wait."""
+    return [item for item in found if item.priority & bit]
 
 
 def lease_size(waiting: int, workers: int, held: int) -> int:

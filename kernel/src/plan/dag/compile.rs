@@ -9,6 +9,7 @@ use super::program::{Atom, Env, Func, FuncId, Kind, Program, Use, Way};
 use super::values::Op;
 use crate::plan::anchors::{ValueTest, constant};
 use crate::xpath::ir::{BoolExpr, Cmp, NodeSet, NumExpr, StrExpr};
+use crate::xpath::parts::Part;
 
 /// Bits of a field that is no boolean.
 const WIDE: u32 = 24;
@@ -24,7 +25,8 @@ pub struct Compiler<'a> {
 
 impl<'a> Compiler<'a> {
     pub fn bool(&mut self, expr: &'a BoolExpr) -> Option<Env> {
-        if self.is_inside && !matches!(expr, BoolExpr::Const(_)) && free::bool(expr) {
+        if self.is_inside && !matches!(expr, BoolExpr::Const(_)) && free::is_free(Part::Bool(expr))
+        {
             return self.condition(expr);
         }
         match expr {

@@ -4,7 +4,7 @@
 use super::compile::Compiler;
 use super::program::{Chosen, Func, FuncId, Kind, Use, Way};
 use super::values::Op;
-use crate::xpath::ir::{Axis, BoolExpr, NodeSet, Positional, Start, Step, Test};
+use crate::xpath::ir::{Axis, BoolExpr, NodeSet, Start, Step, Test};
 
 impl<'a> Compiler<'a> {
     /// What `then` gives for all nodes of a set of the document, each once and in document order.

@@ -3,7 +3,7 @@
 use super::compile::Compiler;
 use super::program::{Env, Func, FuncId, Kind, Way};
 use super::values::Op;
-use crate::xpath::ir::{Axis, NodeSet, Positional, Start, Step, Test};
+use crate::xpath::ir::{Axis, NodeSet, Start, Step, Test};
 
 /// The nodes that the steps so far may lead to, from one node.
 #[derive(Clone, Copy, PartialEq)]

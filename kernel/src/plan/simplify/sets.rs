@@ -1,0 +1,201 @@
+//! What node-sets come to, by the outline.
+
+use super::{Here, Simplifier};
+use crate::eval::{Evaluated, name_text};
+use crate::image::{Class, Classes, DOCUMENT};
+use crate::xpath::ir::{Axis, BoolExpr, NameKind, NodeSet, Start, Step, Test};
+
+/// A set, and what its nodes may be; none for a set that is empty in every document.
+type Found = Option<(NodeSet, Classes)>;
+
+impl Simplifier<'_> {
+    pub(super) fn set(&self, set: &NodeSet, here: &Here) -> Evaluated<Found> {
+        Ok(match set {
+            NodeSet::Path(start, steps) => {
+                let (start, mut classes) = match start {
+                    Start::Root => (Start::Root, self.outline.only(DOCUMENT as usize)),
+                    Start::Context => (Start::Context, here.classes.clone()),
+                    Start::Set(inner) => {
+                        let Some((inner, classes)) = self.set(inner, here)? else {
+                            return Ok(None);
+                        };
+                        (Start::Set(Box::new(inner)), classes)
+                    }
+                };
+                let mut simple = Vec::with_capacity(steps.len());
+                for step in steps {
+                    let Some((step, after)) = self.step(step, &classes)? else { return Ok(None) };
+                    simple.push(step);
+                    classes = after;
+                }
+                Some((NodeSet::Path(start, simple), classes))
+            }
+            NodeSet::Filter(inner, predicate) => {
+                let Some((inner, mut classes)) = self.set(inner, here)? else { return Ok(None) };
+                match self.predicate(predicate, &mut classes, false)? {
+                    BoolExpr::Const(true) => Some((inner, classes)),
+                    _ if classes.is_empty() => None,
+                    predicate => {
+                        Some((NodeSet::Filter(Box::new(inner), Box::new(predicate)), classes))
+                    }
+                }
+            }
+            NodeSet::Union(a, b) => match (self.set(a, here)?, self.set(b, here)?) {
+                (Some((a, mut classes)), Some((b, more))) => {
+                    classes.extend(&more);
+                    Some((NodeSet::Union(Box::new(a), Box::new(b)), classes))
+                }
+                (found, None) | (None, found) => found,
+            },
+        })
+    }
+
+    fn step(&self, step: &Step, from: &Classes) -> Evaluated<Option<(Step, Classes)>> {
+        let mut classes = self.along(step.axis, from)?;
+        for class in classes.clone().iter() {
+            if !self.passes(step, class) {
+                classes.remove(class);
+            }
+        }
+        // An element has one attribute of a name, and a node one parent.
+        let is_only = match (step.axis, &step.test) {
+            (Axis::SelfNode | Axis::Parent, _) => true,
+            (axis, test) => axis == Axis::Attribute && matches!(test, Test::Name(_)),
+        };
+        let mut predicates = Vec::new();
+        for predicate in &step.predicates {
+            if classes.is_empty() {
+                return Ok(None);
+            }
+            match self.predicate(predicate, &mut classes, is_only)? {
+                BoolExpr::Const(true) => {}
+                predicate => predicates.push(predicate),
+            }
+        }
+        if classes.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some((Step::new(step.axis, step.test.clone(), predicates), classes)))
+    }
+
+    /// A predicate, which leaves the classes of which it may hold.
+    fn predicate(
+        &self,
+        predicate: &BoolExpr,
+        classes: &mut Classes,
+        is_only: bool,
+    ) -> Evaluated<BoolExpr> {
+        let simple = self.bool(predicate, &Here { classes: classes.clone(), is_only })?;
+        match simple {
+            BoolExpr::Const(true) => return Ok(simple),
+            BoolExpr::Const(false) => *classes = self.outline.none(),
+            _ if classes.len() > 1 => {
+                for class in classes.clone().iter() {
+                    let Some(looks) = self.looks.get().checked_sub(1) else { break };
+                    self.looks.set(looks);
+                    let only = Here { classes: self.outline.only(class), is_only };
+                    if self.bool(&simple, &only)? == BoolExpr::Const(false) {
+                        classes.remove(class);
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(simple)
+    }
+
+    fn along(&self, axis: Axis, from: &Classes) -> Evaluated<Classes> {
+        let outline = self.outline;
+        self.budget.spend(1 + self.store.names().len() / 4)?;
+        let with_self = |mut classes: Classes| {
+            classes.extend(from);
+            classes
+        };
+        Ok(match axis {
+            Axis::SelfNode => from.clone(),
+            Axis::Child => outline.children(from),
+            Axis::Attribute => outline.attributes(from),
+            Axis::Parent => outline.parents(from),
+            Axis::Descendant => outline.descendants(from),
+            Axis::DescendantOrSelf => with_self(outline.descendants(from)),
+            Axis::Ancestor => outline.ancestors(from),
+            Axis::AncestorOrSelf => with_self(outline.ancestors(from)),
+            Axis::FollowingSibling | Axis::PrecedingSibling => {
+                let mut siblings = from.clone();
+                for class in from.iter() {
+                    if matches!(
+                        outline.named(class),
+                        Class::Attribute(_) | Class::Element(DOCUMENT)
+                    ) {
+                        siblings.remove(class);
+                    }
+                }
+                outline.children(&outline.parents(&siblings))
+            }
+            Axis::Following | Axis::Preceding => outline.inside(),
+        })
+    }
+
+    fn passes(&self, step: &Step, class: usize) -> bool {
+        let class = self.outline.named(class);
+        match (&step.test, class, step.axis) {
+            (Test::Node, ..) => true,
+            (Test::Any, Class::Attribute(_), Axis::Attribute) => true,
+            (Test::Name(name) | Test::AnyIn(name), Class::Attribute(own), Axis::Attribute) => {
+                self.names[*name].matches(own)
+            }
+            (Test::Any, Class::Element(name), _) => name != DOCUMENT,
+            (Test::Name(name) | Test::AnyIn(name), Class::Element(own), _) => {
+                own != DOCUMENT && self.names[*name].matches(own)
+            }
+            (Test::Text, Class::Text, _) | (Test::Comment, Class::Comment, _) => true,
+            (Test::Instruction(_), Class::Instruction, _) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether a path leads somewhere from whatever the context may be.
+    pub(super) fn is_certain(&self, set: &NodeSet, here: &Here) -> bool {
+        let NodeSet::Path(start, steps) = set else { return false };
+        let is_self = |step: &Step| {
+            step.axis == Axis::SelfNode && step.test == Test::Node && step.predicates.is_empty()
+        };
+        match (start, steps.as_slice()) {
+            (Start::Root | Start::Context, steps) if steps.iter().all(is_self) => true,
+            (Start::Context, [step]) => {
+                let is_document = here.classes.contains(DOCUMENT as usize);
+                *step == Step::all(Axis::Parent) && !is_document
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether no node of some classes has a text for its value.
+    pub(super) fn is_nowhere(&self, text: &str, classes: &Classes) -> Evaluated<bool> {
+        self.budget.read(text)?;
+        let text = self.store.strings().find(text);
+        for class in classes.iter() {
+            self.budget.spend(1)?;
+            let is_nowhere = match (self.outline.named(class), text) {
+                (Class::Attribute(name), Some(text)) => self.store.find_pair(name, text).is_none(),
+                (Class::Attribute(_) | Class::Text | Class::Comment, None) => true,
+                _ => false,
+            };
+            if !is_nowhere {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    pub(super) fn name_of(&self, kind: NameKind, class: usize) -> String {
+        match self.outline.named(class) {
+            Class::Element(DOCUMENT) | Class::Text | Class::Comment => String::new(),
+            Class::Element(name) | Class::Attribute(name) => {
+                name_text(self.store, kind, name).into_owned()
+            }
+            // Targets are not told apart: this is the name of none.
+            Class::Instruction => String::from("?"),
+        }
+    }
+}

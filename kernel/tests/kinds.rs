@@ -1,0 +1,61 @@
+//! What kinds of expressions cost on machines of one model, in steps: values that set each apart, and what
+//! leads nowhere, are looked at once for all of them.
+#![allow(missing_docs)]
+
+mod common;
+
+use common::{expression, image};
+use tagmill_kernel::budget::Budget;
+use tagmill_kernel::image::PartitionImage;
+use tagmill_kernel::plan::evaluate;
+
+const MACHINES: usize = 200;
+
+fn fleet() -> PartitionImage {
+    let machine = |n: usize| {
+        let disks: String = (0..20)
+            .map(|disk| {
+                format!(
+                    "<node id='disk:{disk}' class='disk'><size units='bytes'>{disk}</size>\
+                     <v>V</v></node>"
+                )
+            })
+            .collect();
+        format!(
+            "<list><node id='host-{n:03}' class='system'><serial>S{n:03}</serial>\
+             <product>P</product>{disks}</node></list>"
+        )
+    };
+    let machines: Vec<String> = (0..MACHINES).map(machine).collect();
+    let image = image(&machines.iter().map(String::as_str).collect::<Vec<_>>());
+    // The second question looks for what they have in common.
+    for _ in 0..2 {
+        evaluate(&image, &expression("//node"), None, &Budget::new(u64::MAX)).expect("no bound");
+    }
+    image
+}
+
+/// Each expression within so many steps a machine, the making of tables and marks included.
+fn costs_at_most(steps: u64, texts: &[&str]) {
+    let image = fleet();
+    for text in texts {
+        let budget = Budget::new(steps * MACHINES as u64);
+        assert!(evaluate(&image, &expression(text), None, &budget).is_ok(), "{text}");
+    }
+}
+
+#[test]
+fn what_leads_nowhere_costs_nothing() {
+    costs_at_most(
+        3,
+        &[
+            "//node[@id[node]] = //v[size/preceding::*[count(preceding::*) = position()]]",
+            "//serial/node[preceding::node = following::node]",
+            "//@id[2][.. = //serial] | //serial[@*[last() - 1]]",
+            "string(//node[@class = 'absent'][following::node[2]]) = //size/v",
+            "//*[lang(string(.))]",
+            "//node[count(preceding::*) < 0] or count(//v[following::node[3]]) < 0",
+            "//*[concat(@x, v/size) = 'x'][preceding::node[last()]]",
+        ],
+    );
+}
