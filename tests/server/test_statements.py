@@ -94,7 +94,7 @@ def test_a_page_is_two_statements_and_one_that_the_worker_or_the_cache_has_is_on
 ) -> None:
     """A look at everything that decides, and the page."""
     part = Slice(str(protocol.worker.incarnation), 1, None, 1024, 1 << 20)
-    asked = Question(protocol.token, protocol.holds[0], part, is_packed=False, known=None)
+    asked = Question(protocol.token, protocol.holds[0], part, form=versioned.JSON, known=None)
     read, said = counted(lambda: batches.look(asked, lambda _: False))
     assert read.page is not None and len(load(Batch, b"".join(read.page.entry.pieces())).nodes) == 8
     assert len(said) == 2, said
