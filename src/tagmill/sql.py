@@ -13,6 +13,7 @@ from django.db import connection, transaction
 from django.db.backends.postgresql.base import ServerBindingCursor
 from psycopg import Pipeline
 from psycopg.pq import Format
+from psycopg.types.datetime import TimestamptzLoader
 
 Row = TypeVar("Row")
 
@@ -52,6 +53,13 @@ def bound(
     """
     with _bound(module_file, name, parameters) as cursor:
         return [row(*values) for values in cursor.fetchall()]
+
+
+def read_dates(connection: Any, **_: Any) -> None:
+    """A receiver of Django's `connection_created`. Django's own reader of dates is written in
+    Python, on top of the driver's, to name the connection's time zone: it takes ten times as long,
+    two thousand times for a page of a thousand rows. The driver's own names that zone as well."""
+    connection.connection.adapters.register_loader("timestamptz", TimestamptzLoader)
 
 
 @contextlib.contextmanager

@@ -107,6 +107,9 @@ ASKING_ROWS = 100
         ("tags/t0100/members", 8, large.PARTITIONS * large.SLOTS // 4 + 3_000),
         ("nodes/?limit=1000", 3, 5_000),
         ("nodes/?tag=t0001", 4, 2_000),
+        # An index is followed until the page is full.
+        ("nodes/?order=-system_id&limit=1000", 4, 5_000),
+        ("nodes/?order=system_id&tag=t0001&tag=t0002&limit=1000", 8, 40_000),
         ("nodes/?tag=t0001&tag=t0002&not_tag=t0004&limit=1000", 6, 3_000),
         ("nodes/?not_tag=manual1&limit=1000", 5, 5_000),
         ("nodes/?cluster=south&limit=1000", 5, 5_000),
