@@ -25,6 +25,8 @@ const BROWSER = [
   "getComputedStyle",
   "innerWidth",
   "setTimeout",
+  "setInterval",
+  "clearInterval",
   "clearTimeout",
   "requestAnimationFrame",
   "sessionStorage",
