@@ -12,6 +12,7 @@ __all__ = [
     "evaluate",
     "fleet",
     "growth",
+    "lists",
     "polls",
     "preview",
     "rebuild",

@@ -93,7 +93,7 @@ def _make_nodes(count: int) -> None:
 
 
 def _make_changes(nodes: int) -> None:
-    """Of a tag by hand, one node each."""
+    """A tag by hand gets one node at a time."""
     tags.create("by-hand")
     for number in range(LIMIT):
         assignments.assign("by-hand", [f"n{number % nodes:05}"], [])

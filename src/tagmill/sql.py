@@ -6,12 +6,14 @@ import contextlib
 import functools
 import re
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from django.db import connection, transaction
 from django.db.backends.postgresql.base import ServerBindingCursor
 from psycopg import Pipeline
+from psycopg.abc import Buffer
 from psycopg.pq import Format
 from psycopg.types.datetime import TimestamptzLoader
 
@@ -55,11 +57,24 @@ def bound(
         return [row(*values) for values in cursor.fetchall()]
 
 
+class DateLoader(TimestamptzLoader):
+    """Reads what PostgreSQL sends where the connection's time zone is UTC. Django's own is written
+    in Python and takes ten times as long: two thousand times for a page of a thousand rows."""
+
+    # By which Django knows that it need not register another.
+    timezone = UTC
+
+    def load(self, data: Buffer) -> datetime:
+        try:
+            return datetime.fromisoformat(bytes(data).decode())
+        except ValueError:
+            # It says what is wrong with infinity, and with years before Christ.
+            return super().load(data)
+
+
 def read_dates(connection: Any, **_: Any) -> None:
-    """A receiver of Django's `connection_created`. Django's own reader of dates is written in
-    Python, on top of the driver's, to name the connection's time zone: it takes ten times as long,
-    two thousand times for a page of a thousand rows. The driver's own names that zone as well."""
-    connection.connection.adapters.register_loader("timestamptz", TimestamptzLoader)
+    """A receiver of Django's `connection_created`."""
+    connection.connection.adapters.register_loader("timestamptz", DateLoader)
 
 
 @contextlib.contextmanager
