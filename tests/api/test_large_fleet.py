@@ -209,7 +209,7 @@ def test_one_rebuild_and_the_first_of_its_events(api: APIClient) -> None:
 
 
 def test_metrics_and_lint(api: APIClient) -> None:
-    measured(lambda: list(metrics.DatabaseCollector().collect()), 9, 2 * MATCHES)
+    measured(lambda: list(metrics.DatabaseCollector().collect()), 10, 2 * MATCHES)
     body = {"definition": "//node[@id='new']"}
     measured(lambda: api.post("/api/v1/definitions/lint", body, format="json"), ASKING + 1, 1_000)
 
