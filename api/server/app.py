@@ -25,6 +25,7 @@ from api.limits import DOCUMENT, IMAGE, LARGE, LEASE, SMALL, BodyLimit
 from api.server import (
     batches,
     completion,
+    dictionaries,
     documents,
     expression_sets,
     feed,
@@ -42,6 +43,7 @@ from api.server.batches import BatchResource, Slice
 from api.server.broker import WAKE, Broker, Poll, Taken
 from api.server.child import Place
 from api.server.completion import CompletionResource
+from api.server.dictionaries import DictionaryResource
 from api.server.documents import DocumentResource
 from api.server.events import PREVIEWS, REBUILDS, EventsResource, Kind
 from api.server.exports import ExportResource
@@ -240,6 +242,11 @@ class Server:
                 "expression_set",
                 expression_sets.OPERATION,
                 partial(ExpressionSetResource, self._native, self._bodies),
+            ),
+            _native(
+                "dictionary",
+                dictionaries.OPERATION,
+                partial(DictionaryResource, self._native, self._bodies),
             ),
             _native("image", images.GET, partial(ImageResource, self._imagers), IMAGE),
             _native(

@@ -16,6 +16,7 @@ from api import problems, strict
 from api.server.http import Request
 from api.strict import refuse_conditions, refuse_encoding, refuse_type, refuse_unknown
 from tagmill.errors import TagmillError
+from tagmill_wire import tracing
 
 
 class Native(Resource, abc.ABC):
@@ -44,7 +45,8 @@ class Native(Resource, abc.ABC):
         except TagmillError as error:
             request.fail(error)
             return NOT_DONE_YET
-        running = Deferred.fromCoroutine(self.answer(request))
+        with tracing.at(request.trace):
+            running = Deferred.fromCoroutine(self.answer(request))
         request.notifyFinish().addErrback(lambda _: running.cancel())
         running.addErrback(self._failed, request)
         return NOT_DONE_YET

@@ -81,6 +81,14 @@ class Config(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """What is logged, as one JSON object a line on standard error."""
 
+    trace_url: str = ""
+    """Where traces are sent by OTLP over HTTP, as `http://127.0.0.1:4318` (needs `pip install
+    'tagmill[tracing]'`). Empty: nowhere, and none are made."""
+
+    trace_share: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """The share of requests of which traces are made; those that are part of one already always
+    are."""
+
     cache_url: str = ""
     """Where the counters are that all server processes share (attempts to log in, previews a
     minute): `redis://host:6379/0` (needs `pip install redis`) or `memcached://host:11211` (needs

@@ -12,6 +12,7 @@ from django.db import transaction
 
 from tagmill import sql
 from tagmill.tags import previews, publishing, rebuilds
+from tagmill_wire import tracing
 
 
 class _Waiting(NamedTuple):
@@ -35,7 +36,10 @@ def end_reached(expressions: Sequence[int], failing: Iterable[int]) -> None:
         return
     with transaction.atomic():
         if waiting.tags:
-            publishing.publish(expressions)
+            with tracing.span("publish", tracing.here()) as span:
+                tags = publishing.publish(expressions)
+                if span is not None:
+                    span.end(tags=len(tags))
         if waiting.previews:
             previews.finish_reached(expressions)
             # Also where it is complete now: who waits for it would find out only by looking again.

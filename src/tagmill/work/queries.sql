@@ -354,3 +354,29 @@ ON CONFLICT (at) DO NOTHING
 -- name: forget_samples
 -- Deletes what charts show no more.
 DELETE FROM fleet_sample WHERE at < now() - make_interval(secs => %(seconds)s)
+
+
+-- name: remember_traces
+-- The request that made work in these partitions, the last of several. Locks in the order of partitions.
+INSERT INTO work_trace (partition_id, place)
+SELECT wanted.id, %(place)s
+FROM unnest(%(partitions)s::bigint[]) AS wanted (id)
+ORDER BY wanted.id
+ON CONFLICT (partition_id) DO UPDATE SET place = excluded.place, at = now()
+
+
+-- name: take_traces
+-- Waits for nobody: one that is written to at this moment is of other work.
+DELETE FROM work_trace
+WHERE partition_id IN (
+    SELECT partition_id FROM work_trace WHERE partition_id = ANY(%(partitions)s) FOR UPDATE SKIP LOCKED
+)
+RETURNING place
+
+
+-- name: forget_traces
+-- Deletes those of work that nobody was leased. Waits for nobody, as `take_traces`.
+DELETE FROM work_trace
+WHERE partition_id IN (
+    SELECT partition_id FROM work_trace WHERE at < now() - make_interval(mins => %(minutes)s) FOR UPDATE SKIP LOCKED
+)
