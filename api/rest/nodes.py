@@ -27,8 +27,8 @@ from api.roles import Role
 from tagmill.errors import Invalid
 from tagmill.fleet import incarnation
 from tagmill.fleet.models import Node
-from tagmill.flows import ingest, replacing
-from tagmill.flows.ingest import Upload
+from tagmill.flows import replacing, together
+from tagmill.flows.ingest import Upload, Verdict
 from tagmill.tags import places
 
 # Says whether the tags are true when the answer arrives.
@@ -144,12 +144,9 @@ def settled(value: bool | None) -> dict[str, str]:
     return {} if value is None else {SETTLED: "true" if value else "false"}
 
 
-def store(upload: Upload, *, create: bool) -> ingest.Verdict:
+def store(upload: Upload, *, create: bool) -> Verdict:
     """Raises what the upload was refused for."""
-    (verdict,) = ingest.store([upload], create=create)
-    if verdict.error is not None:
-        raise verdict.error
-    return verdict
+    return together.store(upload, create)
 
 
 class Nodes(Resource):
@@ -214,7 +211,7 @@ class Nodes(Resource):
         return _made(request, verdict)
 
 
-def _made(request: Request, verdict: ingest.Verdict) -> Response:
+def _made(request: Request, verdict: Verdict) -> Response:
     place = reverse("node", [verdict.system_id], request=request)
     return answer(verdict.system_id, {"Location": place, **settled(verdict.settled)}, 201)
 
@@ -281,7 +278,7 @@ class OneNode(Resource):
         """Delete a node
 
         Its documents go with it."""
-        is_settled = ingest.delete(system_id, _expected(request))
+        is_settled = together.delete(system_id, _expected(request))
         return Response(status=204, headers=settled(is_settled))
 
 

@@ -100,13 +100,14 @@ def take(token: str, body: bytes) -> Completed:
     asked = completion.next
     if asked is not None:
         check(asked)
-    answer = completions.complete(worker, completion)
+    answer, after = completions.store(worker, completion)
     metrics.observe_completion(completion, answer)
     if asked is None:
+        leases.charge(worker, after.charges)
         return Completed(dump(answer), completion.worker, None)
     if asked.leases is not None:
         leases.give_back_unnamed(worker, [*asked.leases, *named])
-    granted = granted_to(worker, asked)
+    granted = granted_to(worker, asked, after)
     dumped = dump(replace(answer, next=granted.answer))
     if not granted.answer.leases:
         return Completed(dumped, completion.worker, None)

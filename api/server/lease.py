@@ -16,6 +16,7 @@ from api.server.native import Native, credentials, json_of, respond
 from api.server.operations import APPLIED, PREFER, WORKERS, Answer, Content, Operation
 from tagmill.errors import Invalid
 from tagmill.work import leases, traces
+from tagmill.work.leases import After
 from tagmill.work.policy import Speed
 from tagmill.work.workers import Caller
 from tagmill_wire import tracing
@@ -100,11 +101,14 @@ def check(asked: LeaseRequest | NextLease) -> None:
     check_leases(asked.leases or ())
 
 
-def granted_to(worker: Caller, asked: LeaseRequest | NextLease) -> leases.Granted:
-    """What is leased now, if anything. Raises WorkerGone."""
+def granted_to(
+    worker: Caller, asked: LeaseRequest | NextLease, after: After | None = None
+) -> leases.Granted:
+    """What is leased now, if anything, after what was completed. Raises WorkerGone."""
     speed = None if asked.pace is None else Speed(asked.pace.document, asked.pace.evaluation)
     by_set = asked.sets is True
-    granted = leases.grant(worker, asked.max_partitions, asked.holds, speed, by_set=by_set)
+    wanted = asked.max_partitions, asked.holds, speed
+    granted = leases.grant(worker, *wanted, by_set=by_set, after=after)
     if asked.epoch is UNSET or asked.epoch == granted.epoch:
         return granted
     return granted._replace(answer=replace(granted.answer, epoch=granted.epoch))

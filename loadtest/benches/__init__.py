@@ -1,6 +1,7 @@
 """The subcommands of `manage.py bench`, a module each."""
 
 __all__ = [
+    "attack",
     "batch",
     "batch_fleet",
     "batch_reads",

@@ -62,10 +62,13 @@ class Arm:
     is_single: bool = False
     is_packed: bool = False
 
-    def read(self, server: Server, layout: Layout) -> Traffic:
+    def read(self, server: Server, layout: Layout, known: dict[int, bytes]) -> Traffic:
+        """`known`: the dictionaries that the client has by now."""
         if self.is_single:
             return batch_reads.singly(server, layout, self.in_flight)
-        return batch_reads.by_groups(server, layout, self.in_flight, is_packed=self.is_packed)
+        return batch_reads.by_groups(
+            server, layout, self.in_flight, known, is_packed=self.is_packed
+        )
 
 
 SINGLE = Arm("single", INTERLEAVED, 1, is_single=True)
@@ -253,9 +256,10 @@ class Rig:
             for number in range(repetitions):
                 for arm in arms if number % 2 == 0 else reversed(arms):
                     self._postgres.chill()
+                    known: dict[int, bytes] = {}
                     with self._serving() as stack:
-                        yield (arm.name, COLD), self._run(arm, stack)
-                        yield (arm.name, HOT), self._run(arm, stack)
+                        for state in (COLD, HOT):
+                            yield (arm.name, state), self._run(arm, stack, known)
                     bar.advance(task)
 
     @contextmanager
@@ -268,7 +272,7 @@ class Rig:
             connections.close_all()
             yield stack
 
-    def _run(self, arm: Arm, stack: Stack) -> Run:
+    def _run(self, arm: Arm, stack: Stack, known: dict[int, bytes]) -> Run:
         layout = self._layouts[arm.layout]
         before = self._postgres.reads()
         # Counting has ended all connections.
@@ -276,7 +280,7 @@ class Rig:
         roots = {"api": stack.pids()["server"], "database": self._postgres.pid}
         disk, cpu = self._postgres.disk_bytes(), processes.cpu_seconds(roots)
         began = time.perf_counter()
-        found = arm.read(self._server, layout)
+        found = arm.read(self._server, layout, known)
         seconds = time.perf_counter() - began
         used = processes.difference(processes.cpu_seconds(roots), cpu)
         disk = self._postgres.disk_bytes() - disk

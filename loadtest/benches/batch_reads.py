@@ -38,18 +38,23 @@ class Server:
 
 @dataclass
 class Traffic:
-    """`bodies` of the answers, as they came, with their Content-Encoding."""
+    """`bodies` of the answers with documents, as they came, whether they are zstd, and the
+    dictionaries that they need."""
 
     round_trips: int = 0
     received: int = 0
-    bodies: list[tuple[bytes, bool]] = field(default_factory=list)
+    bodies: list[tuple[bytes, bool, Sequence[bytes]]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def add(self, body: bytes, is_zstd: bool) -> None:
+    def count(self, body: bytes) -> None:
         with self._lock:
             self.round_trips += 1
             self.received += len(body)
-            self.bodies.append((body, is_zstd))
+
+    def add(self, body: bytes, is_zstd: bool = False, dictionaries: Sequence[bytes] = ()) -> None:
+        self.count(body)
+        with self._lock:
+            self.bodies.append((body, is_zstd, dictionaries))
 
 
 class Link:
@@ -83,19 +88,30 @@ def singly(server: Server, layout: Layout, in_flight: int) -> Traffic:
 
     def read(link: Link, name: str, found: Traffic) -> None:
         _, body = link.get(f"nodes/{name}/document?probe={PROBE}")
-        found.add(body, False)
+        found.add(body)
 
     return _shared(lambda: Link(server.listen, headers), list(layout.texts), in_flight, read)
 
 
-def by_groups(server: Server, layout: Layout, in_flight: int, *, is_packed: bool) -> Traffic:
-    """A request for each group, as a worker sends it. `is_packed`: as a worker of today, which
-    takes documents as they are at rest."""
+def by_groups(
+    server: Server, layout: Layout, in_flight: int, known: dict[int, bytes], *, is_packed: bool
+) -> Traffic:
+    """A request for each group, as a worker sends it, and one for each dictionary that is not
+    known yet. `is_packed`: as a worker of today, which takes documents as they are at rest."""
     headers = {
         "Authorization": f"{TOKEN_SCHEME} {server.worker_token}",
-        "Accept": f"{frames.MEDIA_TYPE}, {JSON}" if is_packed else JSON,
+        "Accept": f"{frames.NAMED_TYPE}, {JSON}" if is_packed else JSON,
         "Accept-Encoding": "zstd",
     }
+    lock = threading.Lock()
+
+    def fetch(link: Link, group: int, key: int, found: Traffic) -> bytes:
+        with lock:
+            if key not in known:
+                _, body = link.get(f"partitions/{group}/dictionaries/{key}")
+                found.count(body)
+                known[key] = body
+            return known[key]
 
     def read(link: Link, group: int, found: Traffic) -> None:
         after: int | None = None
@@ -104,7 +120,9 @@ def by_groups(server: Server, layout: Layout, in_flight: int, *, is_packed: bool
                 {} if after is None else {"after": after}
             )
             head, body = link.get(f"partitions/{group}/nodes?{urlencode(asked)}")
-            found.add(body, head.get("Content-Encoding") == "zstd")
+            named = frames.named(head.get(frames.DICTIONARIES))
+            dictionaries = [fetch(link, group, key, found) for key in named]
+            found.add(body, head.get("Content-Encoding") == "zstd", dictionaries)
             after = PageHead.read(head.get).next
             if after is None:
                 return
@@ -170,12 +188,12 @@ def warm(server: Server) -> None:
 def wrong(found: Traffic, layout: Layout, *, is_single: bool) -> int:
     """How many documents were not read as they were stored."""
     if is_single:
-        read = [body.decode() for body, _ in found.bodies]
+        read = [body.decode() for body, *_ in found.bodies]
     else:
         read = []
-        for body, is_zstd in found.bodies:
+        for body, is_zstd, dictionaries in found.bodies:
             head = PageHead(0, None, is_empty=False)
-            page = pages.read(head, 0, body, is_zstd)
+            page = pages.read(head, 0, body, is_zstd, dictionaries=dictionaries)
             read += [(probes or {}).get(PROBE, "") for _, probes in pages.nodes(page.data)]
     stored = sorted(layout.texts.values())
     return sum(one != two for one, two in zip(sorted(read), stored, strict=False)) + abs(

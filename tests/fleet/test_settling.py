@@ -312,7 +312,9 @@ def test_a_change_costs_the_same_statements_however_many_tags_there_are(worker: 
         for xml in (GPU, BARE):
             with CaptureQueriesContext(connection) as captured:
                 assert settled("a", xml)
-        return len(captured)
+        # The dictionaries of today are asked for once in some seconds, wherever these end.
+        said = [str(query["sql"]) for query in captured.captured_queries]
+        return sum("FROM document_dictionary" not in text for text in said)
 
     few = statements()
     for number in range(30):

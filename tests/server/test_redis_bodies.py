@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from tests.support.redis import Redis
 SECRET = b"of these servers"
 ITEM_BYTES = 1_000_000
 PATIENCE, LONG = 0.25, 10.0
-READERS, READS, SUBJECTS = 3, 600, 5
+READERS, SUBJECTS = 3, 5
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +117,7 @@ def test_readers_never_see_old_or_torn_bodies_while_it_evicts_and_restarts(
     server: Redis,
 ) -> None:
     """With what it had before, too; the truth is a counter for each subject."""
+    reads = int(os.environ.get("TAGMILL_RACE_READS", "600"))
     truth, lock, stop = [0] * SUBJECTS, threading.Lock(), threading.Event()
     wrong: list[object] = []
     done, hits, restarts = [0], [0], [0]
@@ -147,11 +149,11 @@ def test_readers_never_see_old_or_torn_bodies_while_it_evicts_and_restarts(
     work.append(threading.Thread(target=write))
     for thread in work:
         thread.start()
-    end = time.monotonic() + 30
+    end = time.monotonic() + max(30.0, reads / 100)
     before = server.contents()
     try:
-        while done[0] < READS and time.monotonic() < end:
-            if done[0] > READS * (restarts[0] + 1) // 4:
+        while done[0] < reads and time.monotonic() < end:
+            if done[0] > reads * (restarts[0] + 1) // 4:
                 before, old = server.contents(), before
                 server.restart(old)
                 restarts[0] += 1
@@ -160,5 +162,7 @@ def test_readers_never_see_old_or_torn_bodies_while_it_evicts_and_restarts(
         stop.set()
         for thread in work:
             thread.join()
-    assert (wrong, done[0] >= READS) == ([], True)
+    # `make race` shows it.
+    print(f"\nin Redis: {done[0]} reads, {hits[0]} hits, {sum(truth)} writes, {len(wrong)} wrong")
+    assert (wrong, done[0] >= reads) == ([], True)
     assert hits[0] > 0 and restarts[0] > 0

@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from rich.console import Console
 
 from loadtest.bench import Bench, BenchError, Session, write_json
+from loadtest.benches.attack import AttackBench
 from loadtest.benches.batch import BatchBench
 from loadtest.benches.cache import CacheBench
 from loadtest.benches.calibrate import CalibrateBench
@@ -50,6 +51,7 @@ BENCHES: tuple[type[Bench], ...] = (
     CheckBench,
     ChurnBench,
     TurnoverBench,
+    AttackBench,
     ChaosBench,
     WebBench,
     ReportBench,

@@ -175,7 +175,7 @@ def _flip(
         partition: comparing.Changed(held[partition].before, slots, _verdicts(slots, evaluated))
         for partition, slots in found.items()
     }
-    differences = comparing.differing(of, live=True)
+    differences = comparing.differing(of)
     for partition, difference in differences.items():
         place = held[partition]
         if difference.version != evaluated.live.version or difference.has_fresh:

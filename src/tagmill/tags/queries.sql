@@ -582,6 +582,14 @@ WHERE n.deleted_at IS NOT NULL AND (%(cluster)s::bigint IS NULL OR p.cluster_id 
 GROUP BY n.partition_id
 
 
+-- name: anybody_waits
+-- Whether any tag waits to be published, any preview is under way, and any rebuild runs. Mostly none does. Relies
+-- on: as `who_waits`.
+SELECT EXISTS (SELECT FROM tag WHERE pending_expression_id IS NOT NULL)
+       OR EXISTS (SELECT FROM preview WHERE completed_at IS NULL)
+       OR EXISTS (SELECT FROM rebuild WHERE state = 'running')
+
+
 -- name: who_waits
 -- Whether a tag waits for one of the expressions given to be published, a preview of one of them is under way,
 -- and any rebuild runs. Relies on: the results are committed, and a tag, a preview or a rebuild that begins to
