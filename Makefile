@@ -10,8 +10,12 @@ MANYLINUX := manylinux2014
 WORKERS ?= 2
 PARALLEL = --numprocesses=$(WORKERS) --dist=worksteal
 
+# What `make sbom` and `make audit` fetch.
+CYCLONEDX := 7.5.0
+PIP_AUDIT := 2.10.1
+
 .DEFAULT_GOAL := help
-.PHONY: help demo install test coverage test-without-kernel lint chaos docs dist release-check deploy-check format clean kernel-test kernel-bench kernel-fuzz differential bounds clients api-fuzz api-released vendor screenshots race
+.PHONY: help demo install test coverage test-without-kernel lint chaos docs dist sbom audit release-check deploy-check format clean kernel-test kernel-bench kernel-fuzz differential bounds clients api-fuzz api-released vendor screenshots race
 
 help: ## Say what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -123,6 +127,17 @@ docs: $(VENV)/docs ## The documentation as a site of files, in build/site
 	@$(RUN) docs/build_site.py build/docs
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet
 	@echo "build/site/index.html"
+
+sbom: $(VENV)/runtime ## What is installed, as CycloneDX, in build/sbom.json
+	@$(RUN) -m pip install --quiet --disable-pip-version-check cyclonedx-bom==$(CYCLONEDX)
+	@mkdir -p build && $(VENV)/bin/cyclonedx-py environment --output-reproducible --of JSON -o build/sbom.json $(RUN)
+	@echo "build/sbom.json"
+
+audit: $(VENV)/runtime ## Known vulnerabilities of what is installed (asks PyPI and RustSec)
+	@$(RUN) -m pip install --quiet --disable-pip-version-check pip-audit==$(PIP_AUDIT)
+	@$(VENV)/bin/pip-audit --local --skip-editable
+	@if command -v cargo-audit >/dev/null; then cd kernel && cargo audit; \
+	else echo "There is no cargo-audit (cargo install cargo-audit): the kernel's crates were not looked up."; fi
 
 format: $(VENV)/development ## Format the code
 	@$(RUN) -m ruff format .

@@ -30,6 +30,7 @@ class Metadata(MetadataHookInterface):
             "kernel": kernel,
             "embedded": pinned("requirements-embedded.txt"),
             "tracing": tracing,
+            "oidc": pinned("requirements-oidc.txt"),
             **CACHES,
             **STORES,
         }

@@ -32,6 +32,7 @@ const BROWSER = [
   "sessionStorage",
   "localStorage",
   "performance",
+  "atob",
   "navigator",
   "console",
   "Element",

@@ -1,6 +1,7 @@
 """The subcommands of `manage.py bench`, a module each."""
 
 __all__ = [
+    "attack",
     "batch",
     "batch_fleet",
     "batch_reads",
@@ -12,6 +13,7 @@ __all__ = [
     "evaluate",
     "fleet",
     "growth",
+    "lists",
     "polls",
     "preview",
     "rebuild",

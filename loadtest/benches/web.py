@@ -23,7 +23,6 @@ from loadtest.benches import pictures
 from loadtest.benches.opening import LISTEN, OPEN, SHOWN, chromium, entered
 from loadtest.benches.preview import unseen
 from loadtest.rig.rig import Rig, Running
-from tagmill.fleet.models import Node
 
 WARM = 3
 
@@ -70,7 +69,7 @@ class WebBench(Bench):
         self, running: Running, browser: Browser, options: Mapping[str, Any]
     ) -> dict[str, Any]:
         tag = pictures.TAG if options["screenshots"] else SAMPLE_TAGS[0].name
-        node = Node.objects.order_by("id")[0].system_id
+        node = running.api.get(f"tags/{tag}/nodes?limit=1")["results"][0]["system_id"]
         paths = {
             "tags": "/",
             "editor": f"/tags/{tag}",

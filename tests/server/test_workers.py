@@ -310,6 +310,22 @@ def test_only_a_worker_that_speaks_it_is_told_the_newer_protocol(fleet: Stack) -
         assert (response.status, json.loads(data).get("protocol")) == (201, answered)
 
 
+def test_a_worker_that_is_too_old_is_told_to_upgrade(fleet: Stack) -> None:
+    _, token = workers.issue_token("ancient", "all")
+    said = {"name": "w", "evaluator": "lxml", "version": "0.0.9", "protocol": 0}
+    response, data = call(
+        fleet,
+        "POST",
+        "/api/v1/workers/register",
+        json.dumps(said),
+        Authorization=f"Worker {token}",
+        Content_Type="application/json",
+    )
+    problem = json.loads(data)
+    assert (response.status, problem["code"]) == (409, "protocol_too_old")
+    assert "0.0.9" in problem["detail"] and "upgrade the worker" in problem["detail"]
+
+
 def test_an_expression_set_is_fetched_once_for_ever(fleet: Stack) -> None:
     header, uuid = worker(fleet)
     body = json.dumps({"worker": uuid, "max_partitions": 8, "sets": True})

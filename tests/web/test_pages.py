@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Response, expect
 
+from tagmill.fleet.models import Node
 from tagmill.tags import tags
 from tests.support.fleet import put
 from tests.support.workers import a_worker, work
@@ -92,8 +93,29 @@ def test_the_login_and_the_pages_of_problems_are_accessible(
     stack: object, sit: Callable[..., Seat]
 ) -> None:
     seat = sit()
-    seat.see("/api/problems/")
+    seat.see("/api/problems/not_found")
     seat.is_accessible()
     seat.page.context.clear_cookies()
     expect(seat.see("/").get_by_role("button", name="Log in")).to_be_visible()
     seat.is_accessible()
+
+
+def test_the_end_of_a_long_list_is_read_without_what_lies_between(
+    stack: object, sit: Callable[..., Seat]
+) -> None:
+    tags.create("any", definition="//node")
+    work(a_worker())
+    seat = sit("viewer")
+    asked: list[str] = []
+    seat.page.on("request", lambda request: asked.append(request.url))
+    page = seat.see("/tags/any")
+    rows = page.get_by_label("What it matches").get_by_role("listitem")
+    expect(rows.first).to_contain_text("site-1")
+    page.locator("tm-nodes").evaluate("list => (list.page = 10)")
+    last = Node.objects.order_by("partition_id", "slot").last()
+    assert last is not None
+    page.locator("tm-nodes tm-rows").evaluate("list => list.scrollTo(0, list.scrollHeight)")
+    expect(rows.filter(has_text=last.system_id)).to_be_visible()
+    read = {url.partition("begin=")[2] for url in asked if "begin=" in url}
+    assert f"{last.partition_id}.50" in read
+    assert f"{last.partition_id}.30" not in read

@@ -6,6 +6,7 @@ import os
 import resource
 import sys
 from argparse import ArgumentParser
+from importlib.util import find_spec
 from typing import Any
 
 import structlog
@@ -42,6 +43,8 @@ class Command(BaseCommand):
         config = configuration(listen=options["listen"], processes=options["processes"])
         logs.configure(config.log_level, None if config.processes == 1 else slot or 0)
         start_tracing(config, slot)
+        if config.oidc_issuer and find_spec("mozilla_django_oidc") is None:
+            raise ConfigurationError("TAGMILL_OIDC_ISSUER: pip install 'tagmill[oidc]'")
         raise_file_limit()
         database.bound_statements(connection.settings_dict, config)
         if slot is not None:

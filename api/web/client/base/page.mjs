@@ -93,6 +93,16 @@ export class Page extends Part {
     }
   }
 
+  /** What a page is about is not there. @param {string} address @param {string} title Where else to look. */
+  none(address, title) {
+    if (this.problem?.code === "lost") return html`<p class="quiet">Loading ...</p>`;
+    return html`<div class="card empty">
+      <h1>${this.problem?.status === 404 ? "There is no such page" : "This cannot be shown"}</h1>
+      <p role="alert">${this.problem?.message}</p>
+      <a class="button" href=${address}>${title}</a>
+    </div>`;
+  }
+
   /** A server that cannot be reached is said once, by the frame. */
   shownProblem() {
     return this.problem === null || this.problem.code === "lost"

@@ -4,6 +4,8 @@ const ADDRESS = "/api/v1/events";
 const KINDS = ["tag", "rebuild", "preview", "worker"];
 const FIRST_RETRY_MS = 500;
 const MAX_RETRY_MS = 2_000;
+// A session that has ended is no business of the server's every other second.
+const MAX_REFUSED_MS = 30_000;
 
 /** What is heard: an event of the server, that the stream is open (what has happened before may have
  * been missed), or that the server cannot be reached.
@@ -50,18 +52,19 @@ export class Stream {
     while (this.source === source && !(await isThere())) {
       this.isLost = true;
       this.hear({ kind: "lost" });
-      await this.wait();
+      await this.wait(MAX_RETRY_MS);
     }
     const isRefused = source.readyState === EventSource.CLOSED;
-    if (this.source === source && isRefused && !this.isLost) await this.wait();
+    if (this.source === source && isRefused && !this.isLost) await this.wait(MAX_REFUSED_MS);
     this.isMending = false;
     if (this.source !== source || !(this.isLost || isRefused)) return;
     this.close();
     this.open();
   }
 
-  async wait() {
-    await pause(Math.min(FIRST_RETRY_MS * 2 ** this.failures, MAX_RETRY_MS));
+  /** @param {number} most */
+  async wait(most) {
+    await pause(Math.min(FIRST_RETRY_MS * 2 ** this.failures, most));
     this.failures = Math.min(this.failures + 1, 10);
   }
 }

@@ -285,10 +285,7 @@ class Editor extends Page {
 
   render() {
     if (this.tag && this.row === null)
-      return this.problem
-        ? html`${this.shownProblem()}
-            <p><a href="/">All tags</a></p>`
-        : html`<p class="quiet">Loading ...</p>`;
+      return this.problem ? this.none("/", "All tags") : html`<p class="quiet">Loading ...</p>`;
     return html`<div class="head">
         <div>
           <h1>${this.tag || "New tag"}</h1>
@@ -310,7 +307,7 @@ class Editor extends Page {
       <div class="editor ${this.row ? "tag-page" : ""}">
         <section class="stack" aria-label="Definition">${this.form()}</section>
         <div class="stack result-side">
-          <section class="card result" aria-label="What it matches">${this.result()}</section>
+          <section class="card stack result" aria-label="What it matches">${this.result()}</section>
           ${allowed("operator") && this.row?.kind !== "manual" ? html`<tm-pins .preview=${this.preview} .version=${this.version}></tm-pins>` : nothing}
         </div>
         ${this.row ? html`<tm-history tag=${this.tag} .total=${this.row.node_count}></tm-history>` : nothing}
@@ -376,7 +373,8 @@ class Editor extends Page {
     if (this.row !== null && (!allowed("operator") || (this.row.kind === "manual" && !this.draft.definition))) {
       return html`<h2>${several(this.row.node_count, "node")}</h2>
         <tm-nodes
-          source="tags/${segment(this.tag)}/nodes"
+          source="${this.address()}/nodes"
+          members="${this.address()}/members"
           .total=${this.row.node_count}
           query="?tag=${segment(this.tag)}"
           empty="No node carries it."

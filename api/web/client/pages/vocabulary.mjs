@@ -170,7 +170,8 @@ class Vocabulary extends Page {
     const definition = this.definition(word);
     return html`<li>
       <span class="grow cut"
-        >${word.kind === "value" ? word.name : html`<button class="plain small" @click=${() => this.go(deeper)}>${shown}</button>`}</span
+        >${word.kind === "value" ? word.name : html`<button class="plain small" @click=${() => this.go(deeper)}>${shown}</button>`}
+        ${word.kind === "element" ? html`<button class="plain small quiet" @click=${() => this.go(`${word.name}/text()`)} aria-label="Texts of ${word.name}">texts</button>` : nothing}</span
       >
       ${
         word.documents === null
@@ -183,7 +184,6 @@ class Vocabulary extends Page {
                 ><span ${styled({ width: `${(100 * Math.min(word.documents, documents)) / documents}%` })}></span
               ></span>`
       }
-      ${word.kind === "element" ? html`<button class="small" @click=${() => this.go(`${word.name}/text()`)} aria-label="Texts of ${word.name}">texts</button>` : nothing}
       ${
         allowed("operator")
           ? html`<button

@@ -53,11 +53,13 @@ class Change extends Part {
       </p>
       ${
         this.tag && added !== null
-          ? html`<p class="line">
-              <span class="badge good">+${count(added)}</span
-              ><span class="badge ${removed ? "bad" : ""}">&minus;${count(removed)}</span>
-              <span class="quiet small">against what is published</span>
-            </p>`
+          ? added || removed
+            ? html`<p class="line">
+                <span class="badge good">+${count(added)}</span
+                ><span class="badge ${removed ? "bad" : ""}">&minus;${count(removed)}</span>
+                <span class="quiet small">against what is published</span>
+              </p>`
+            : html`<p class="quiet small">the same nodes as published</p>`
           : nothing
       }
       ${

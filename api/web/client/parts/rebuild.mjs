@@ -91,8 +91,12 @@ export class Rebuild extends Page {
       </div>
       <progress max=${found.total || 1} .value=${found.done} aria-label="Rebuild of ${names}"></progress>
       <span class="small quiet"
-        >${percent(found.done, found.total)} of ${several(found.total, "match").replace(/hs$/, "hes")},
-        ${count(found.nodes_done)} of ${count(found.nodes_total)} nodes</span
+        >${
+          found.total
+            ? html`${percent(found.done, found.total)} of ${several(found.total, "match").replace(/hs$/, "hes")},
+              ${count(found.nodes_done)} of ${count(found.nodes_total)} nodes`
+            : "Counting ..."
+        }</span
       >
       ${this.shownProblem()}
     </div>`;
