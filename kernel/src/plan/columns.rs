@@ -67,6 +67,7 @@ impl<'a> Columns<'a> {
             columns = columns.over(next);
         }
         self.texts = Texts::new(self.local, skeleton.lengths());
+        self.texts.shared = columns.texts.shared.clone();
         self.common = Some(Common { skeleton, columns: Box::new(columns) });
         self
     }
@@ -127,7 +128,7 @@ impl<'a> Columns<'a> {
         };
         let NodeSet::Path(Start::Root, steps) = set else { return Ok(false) };
         let Some(split @ Split::Elements(..)) = split(steps) else { return Ok(false) };
-        if !support::steps(steps, Use::Any) {
+        if !support::steps(steps, Use::Any) || self.reads_deep(&Needs::of_bool(expr)) {
             return Ok(false);
         }
         Ok(self.search().cost(split, goal)? <= documents.len() / SELECTIVE)
@@ -142,13 +143,13 @@ impl<'a> Columns<'a> {
                 .filter_map(|list| list.last())
                 .any(|&id| store.children(id).any(|child| matches!(child, Child::Element(_))))
         };
-        let tested = needs.tests.iter().filter_map(|(read, _)| match read {
+        let tested = needs.looks.iter().filter_map(|(read, _)| match read {
             Read::Element(name) => Some(name),
             _ => None,
         });
         match &needs.values {
             Names::All => true,
-            _ if needs.tests.iter().any(|&(read, _)| read == Read::AnyElement) => true,
+            _ if needs.look_at(Read::AnyElement) || needs.look_at(Read::Document) => true,
             Names::Some(names) => names.iter().chain(tested).any(is_deep),
         }
     }
@@ -279,7 +280,7 @@ impl<'a> Columns<'a> {
         for path in &paths {
             let undecided = chosen(documents, &verdicts, false);
             match self.worthwhile(path, goal, &undecided)? {
-                Some(split) => {
+                Some(split) if !self.walks_deep(path, split, goal, documents)? => {
                     settle(&mut verdicts, false, self.leads_to(split, goal, &undecided)?);
                 }
                 None if documents.len() <= FEW => {
@@ -290,7 +291,7 @@ impl<'a> Columns<'a> {
                     let found: Evaluated<Vec<bool>> = undecided.iter().map(one).collect();
                     settle(&mut verdicts, false, found?);
                 }
-                None => are_left = true,
+                _ => are_left = true,
             }
         }
         if are_left {
@@ -298,6 +299,19 @@ impl<'a> Columns<'a> {
             settle(&mut verdicts, false, self.whole_bool(expr, &undecided)?);
         }
         Ok(verdicts)
+    }
+
+    /// Whether predicates walk through much of the documents, of which distinct subtrees are better asked.
+    fn walks_deep(
+        &self,
+        path: &DocumentPath<'a>,
+        split: Split<'a>,
+        goal: ValueTest<'a>,
+        documents: &[ElementId],
+    ) -> Evaluated<bool> {
+        Ok(documents.len() > FEW
+            && support::walks_deep(path.steps)
+            && self.search().cost(split, goal)? > documents.len())
     }
 
     /// Whether a path leads to a node that meets the goal in each document.

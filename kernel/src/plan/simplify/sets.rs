@@ -23,9 +23,12 @@ impl Simplifier<'_> {
                     }
                 };
                 let mut simple = Vec::with_capacity(steps.len());
+                let document = self.outline.only(DOCUMENT as usize);
+                let mut is_from_document = false;
                 for step in steps {
                     let Some((step, after)) = self.step(step, &classes)? else { return Ok(None) };
-                    simple.push(step);
+                    back_and_forth(&mut simple, step, is_from_document);
+                    is_from_document = classes == document;
                     classes = after;
                 }
                 Some((NodeSet::Path(start, simple), classes))
@@ -197,5 +200,39 @@ impl Simplifier<'_> {
             // Targets are not told apart: this is the name of none.
             Class::Instruction => String::from("?"),
         }
+    }
+}
+
+/// Adds a step to others. What leads down and up again asks whether there is something below:
+/// `x/y/..` is `x[y]`. `is_from_document` says whether the last of the others starts there.
+fn back_and_forth(steps: &mut Vec<Step>, step: Step, is_from_document: bool) {
+    let is_up = step.axis == Axis::Parent && !step.positional;
+    let Some(down) = steps.pop_if(|last| {
+        is_up
+            && !last.positional
+            && match last.axis {
+                Axis::Child | Axis::Attribute | Axis::Descendant => true,
+                _ => last.is_slashes() && is_from_document,
+            }
+    }) else {
+        return steps.push(step);
+    };
+    let (axis, below) = match down.axis {
+        Axis::Child | Axis::Attribute => (Axis::SelfNode, down),
+        Axis::Descendant => {
+            (Axis::DescendantOrSelf, Step::new(Axis::Child, down.test, down.predicates))
+        }
+        _ => (Axis::DescendantOrSelf, Step::all(Axis::Child)),
+    };
+    let mut predicates = vec![BoolExpr::Exists(NodeSet::Path(Start::Context, vec![below]))];
+    predicates.extend(step.predicates);
+    match steps.last_mut() {
+        Some(last) if axis == Axis::SelfNode && last.is_slashes() => {
+            *last = Step::new(Axis::DescendantOrSelf, step.test, predicates);
+        }
+        Some(last) if axis == Axis::SelfNode && step.test == Test::Node => {
+            last.predicates.extend(predicates);
+        }
+        _ => steps.push(Step::new(axis, step.test, predicates)),
     }
 }
