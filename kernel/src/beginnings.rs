@@ -109,7 +109,7 @@ pub trait Beginnings<'a>: Evaluator<'a> {
             }
             StrExpr::Before(a, mark) => {
                 let mark = self.str(mark, at)?;
-                let mut size = bytes.max(SHORT);
+                let mut size = bytes.clamp(SHORT, COMPARED);
                 loop {
                     let (value, is_all) = self.beginning(a, at, size)?;
                     self.budget().spend(1 + value.len() / 4)?;

@@ -8,13 +8,14 @@ use crate::image::{Child, ElementId, Skeleton, Store};
 use crate::interp::{Interpreter, outermost};
 use crate::tree::{Keep, Node, Tree, Whole};
 use crate::xpath::bound::BoundName;
-use crate::xpath::ir::{BoolExpr, NodeSet, NumExpr, Start, Step, StrExpr};
+use crate::xpath::ir::{BoolExpr, Cmp, NodeSet, NumExpr, Start, Step, StrExpr};
 use crate::xpath::number;
-use crate::xpath::parts::Use;
+use crate::xpath::parts::{Part, Use};
 
 use super::anchors::{Split, ValueTest, constant, split};
 use super::dag;
 use super::local::{Item, Local};
+use super::looks::Look;
 use super::needs::{Names, Needs, Read};
 use super::projection::Projection;
 use super::reach::Reached;
@@ -112,8 +113,23 @@ impl<'a> Columns<'a> {
                 Some(wanted) => self.any(expr, set, ValueTest::Number(*cmp, wanted), documents),
                 None => self.whole_bool(expr, documents),
             },
+            BoolExpr::Sets(Cmp::Ne, ..) | BoolExpr::SetText(true, ..) => {
+                self.unequal(expr, documents)
+            }
             _ => self.whole_bool(expr, documents),
         }
+    }
+
+    /// Whether any value of a set is unequal to another: mostly the first ones are.
+    fn unequal(&self, expr: &'a BoolExpr, documents: &[ElementId]) -> Evaluated<Vec<bool>> {
+        let Some(mut verdicts) = dag::unequal_firsts(&self.texts, expr, documents)? else {
+            return self.whole_bool(expr, documents);
+        };
+        let undecided = chosen(documents, &verdicts, false);
+        if !undecided.is_empty() {
+            settle(&mut verdicts, false, self.whole_bool(expr, &undecided)?);
+        }
+        Ok(verdicts)
     }
 
     /// Whether few elements need be looked at.
@@ -124,7 +140,10 @@ impl<'a> Columns<'a> {
                 (set, ValueTest::Equals(wanted))
             }
             // The first node of a plain path is soon found, and its string-value begins soon.
-            _ => return Ok(dag::first_test(expr).is_some_and(|(set, _)| is_plain(set))),
+            _ => {
+                let only = Look::only(Part::Bool(expr)).map(|(set, _)| set);
+                return Ok(only.is_some_and(is_plain));
+            }
         };
         let NodeSet::Path(Start::Root, steps) = set else { return Ok(false) };
         let Some(split @ Split::Elements(..)) = split(steps) else { return Ok(false) };
@@ -201,7 +220,9 @@ impl<'a> Columns<'a> {
             NumExpr::Bool(a) => {
                 Ok(map(self.bool(a, documents)?, |value| f64::from(u8::from(value))))
             }
-            _ if self.common.is_some() => {
+            _ if self.common.is_some()
+                && !Look::only(Part::Num(expr)).is_some_and(|(set, _)| is_plain(set)) =>
+            {
                 let needs = Needs::of_num(expr);
                 self.in_common(&needs, documents, &|columns, documents| {
                     columns.number(expr, documents)

@@ -22,24 +22,24 @@ pub struct Compiler<'a> {
     bits: u32,
     /// Whether what is compiled is part of a predicate.
     is_inside: bool,
-    /// Whether first nodes are looked at that need not be.
-    with_firsts: bool,
     /// What comparisons of sets can have in common.
     shared: AllShared<'a>,
 }
 
 impl<'a> Compiler<'a> {
-    /// Compiles with what mostly saves time, or without where that takes too many fields.
-    pub fn compiled(
-        shared: &AllShared<'a>,
-        compile: impl Fn(&mut Self) -> Option<Env>,
-    ) -> Option<(Program<'a>, Env)> {
-        [true, false].into_iter().find_map(|with_firsts| {
-            let shared = shared.clone();
-            let mut compiler = Compiler { with_firsts, shared, ..Compiler::default() };
-            let mask = compile(&mut compiler)?;
-            Some((compiler.program, mask))
-        })
+    pub fn new(shared: AllShared<'a>) -> Self {
+        Compiler { shared, ..Compiler::default() }
+    }
+
+    /// The first nodes of what is compared.
+    pub fn firsts(&mut self, expr: &'a BoolExpr) -> Option<Env> {
+        match expr {
+            BoolExpr::Sets(_, a, b) => {
+                Some(self.used(a, Use::First, None)? | self.used(b, Use::First, None)?)
+            }
+            BoolExpr::SetText(_, set, b) => Some(self.used(set, Use::First, None)? | self.str(b)?),
+            _ => None,
+        }
     }
 
     pub fn bool(&mut self, expr: &'a BoolExpr) -> Option<Env> {
@@ -78,10 +78,7 @@ impl<'a> Compiler<'a> {
                     if *unequal { ValueTest::Differs(text) } else { ValueTest::Equals(text) };
                 self.used(set, Use::Test, Some(test))
             }
-            BoolExpr::SetText(unequal, set, b) => {
-                let first = if *unequal { self.first_as_well(set) } else { 0 };
-                Some(first | self.used(set, Use::Values, None)? | self.str(b)?)
-            }
+            BoolExpr::SetText(_, set, b) => Some(self.used(set, Use::Values, None)? | self.str(b)?),
             BoolExpr::Sets(Cmp::Eq, a, b) if self.shared.get(expr).is_some() => {
                 self.program.shared.extend(self.shared.get(expr));
                 let leaf = Use::Shared(self.program.shared.len() as u32 - 1);
@@ -92,11 +89,7 @@ impl<'a> Compiler<'a> {
             }
             BoolExpr::Sets(cmp, a, b) => {
                 let (of_a, of_b) = compared(*cmp);
-                let first = match cmp {
-                    Cmp::Ne => self.first_as_well(a) | self.first_as_well(b),
-                    _ => 0,
-                };
-                Some(first | self.used(a, of_a, None)? | self.used(b, of_b, None)?)
+                Some(self.used(a, of_a, None)? | self.used(b, of_b, None)?)
             }
             BoolExpr::Lang(a) => Some(self.str(a)? | self.language()?),
         }
@@ -159,12 +152,6 @@ impl<'a> Compiler<'a> {
             StrExpr::Normalize(a) => self.str(a),
             StrExpr::Translate(a, b, c) => Some(self.str(a)? | self.str(b)? | self.str(c)?),
         }
-    }
-
-    /// The first node of a set, too, where that can be said: mostly it decides whether any is unequal.
-    fn first_as_well(&mut self, set: &'a NodeSet) -> Env {
-        let first = self.with_firsts.then(|| self.used(set, Use::First, None));
-        first.flatten().unwrap_or(0)
     }
 
     fn used(&mut self, set: &'a NodeSet, used: Use, test: Option<ValueTest<'a>>) -> Option<Env> {

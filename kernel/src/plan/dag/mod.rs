@@ -87,6 +87,16 @@ pub fn nums<'a>(texts: &Texts<'a>, expr: &'a NumExpr, documents: &[ElementId]) -
     column(texts, documents, |compiler| compiler.num(expr), ask)
 }
 
+/// Whether the first node of a set is unequal to what all of the set are compared with.
+pub fn unequal_firsts<'a>(
+    texts: &Texts<'a>,
+    expr: &'a BoolExpr,
+    documents: &[ElementId],
+) -> Column<bool> {
+    let ask = |dag: &Dag<'a, '_>, at| dag.are_firsts_unequal(expr, at);
+    column(texts, documents, |compiler| compiler.firsts(expr), ask)
+}
+
 /// Whether a boolean is answered here.
 pub fn answers_bool(expr: &BoolExpr) -> bool {
     Compiler::default().bool(expr).is_some()
@@ -100,11 +110,12 @@ pub fn answers_num(expr: &NumExpr) -> bool {
 fn column<'a, 't, T>(
     texts: &'t Texts<'a>,
     documents: &[ElementId],
-    compile: impl Fn(&mut Compiler<'a>) -> Option<Env>,
+    compile: impl FnOnce(&mut Compiler<'a>) -> Option<Env>,
     ask: impl Fn(&Dag<'a, 't>, Context<Place>) -> Evaluated<T>,
 ) -> Column<T> {
-    let Some((program, mask)) = Compiler::compiled(&texts.shared, compile) else { return Ok(None) };
-    let dag = Dag::new(texts, program, documents.len())?;
+    let mut compiler = Compiler::new(texts.shared.clone());
+    let Some(mask) = compile(&mut compiler) else { return Ok(None) };
+    let dag = Dag::new(texts, compiler.program, documents.len())?;
     let mut results = Vec::with_capacity(documents.len());
     for &document in documents {
         let result = dag.root(document, mask).and_then(|root| ask(&dag, Context::only(root)));

@@ -62,6 +62,14 @@ impl<'a> Numbering<'a> {
         })
     }
 
+    /// Whether a set's members are better listed than looked for: all of them matter, or few do.
+    pub fn is_short(predicate: &BoolExpr) -> bool {
+        match positions::reach(predicate) {
+            Reach::First(most) | Reach::Last(most) => most <= MAX_SHORT,
+            Reach::All => is_number(Part::Bool(predicate)),
+        }
+    }
+
     /// How lists are joined.
     pub fn op(&self) -> Op {
         match (self.reach, self.is_reverse) {

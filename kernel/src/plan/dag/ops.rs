@@ -187,9 +187,6 @@ impl<'a> Evaluator<'a> for Dag<'a, '_> {
         b: &'a NodeSet,
         at: Context<Place>,
     ) -> Evaluated<bool> {
-        if cmp == Cmp::Ne && self.are_firsts_unequal(a, b, at)? {
-            return Ok(true);
-        }
         let (of_a, of_b) = compared(cmp);
         let a = self.used(a, of_a, at)?;
         if a == 0 {
@@ -240,16 +237,6 @@ impl<'a> Evaluator<'a> for Dag<'a, '_> {
         if let BoolExpr::SetNumber(cmp, set, b) = expr {
             return self.against_number(*cmp, set, b, at);
         }
-        if let BoolExpr::SetText(true, set, b) = expr
-            && let Some(first) = self.program.find_entry(set, Use::First)
-        {
-            let Some(first) = self.ask(first, at.node)?.checked_sub(1) else {
-                return Ok(Some(false));
-            };
-            let (first, b) =
-                (self.string_beginning(first, COMPARED)?, self.beginning(b, at, COMPARED)?);
-            return Ok((beginnings::are_same(&first, &b) == Some(false)).then_some(true));
-        }
         let Some((set, test)) = first_test(expr) else { return self.compared_with(expr, at) };
         let holds = match self.used(set, Use::FirstTest, at)? {
             0 => test.holds(""),
@@ -287,22 +274,25 @@ impl<'a> Dag<'a, '_> {
         }))
     }
 
-    /// Whether the first nodes of two sets have different string-values, as far as their beginnings tell.
-    fn are_firsts_unequal(
+    /// Whether the first node of a set is unequal to what the set is compared with, or to the first of that,
+    /// as far as their beginnings tell.
+    pub(super) fn are_firsts_unequal(
         &self,
-        a: &'a NodeSet,
-        b: &'a NodeSet,
+        expr: &'a BoolExpr,
         at: Context<Place>,
     ) -> Evaluated<bool> {
-        let entries =
-            (self.program.find_entry(a, Use::First), self.program.find_entry(b, Use::First));
-        let (Some(a), Some(b)) = entries else { return Ok(false) };
-        let (a, b) = (self.ask(a, at.node)?, self.ask(b, at.node)?);
-        if a == 0 || b == 0 || a == b {
-            return Ok(false);
-        }
-        let (a, b) =
-            (self.string_beginning(a - 1, COMPARED)?, self.string_beginning(b - 1, COMPARED)?);
+        let first = |set| self.used(set, Use::First, at);
+        let (set, b) = match expr {
+            BoolExpr::Sets(_, set, b) => match first(b)?.checked_sub(1) {
+                Some(b) => (set, self.string_beginning(b, COMPARED)?),
+                None => return Ok(false),
+            },
+            BoolExpr::SetText(_, set, b) => (set, self.beginning(b, at, COMPARED)?),
+            _ => return Ok(false),
+        };
+        let Some(a) = first(set)?.checked_sub(1) else { return Ok(false) };
+        let a = self.string_beginning(a, COMPARED)?;
+        self.local.budget.read(&a.0)?;
         Ok(beginnings::are_same(&a, &b) == Some(false))
     }
 

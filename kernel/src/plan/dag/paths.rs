@@ -46,9 +46,14 @@ impl<'a> Compiler<'a> {
                 Some(self.both(op, a, b))
             }
             NodeSet::Union(..) => self.members(set, then),
-            NodeSet::Filter(inner, predicate) if predicate.is_positional() => self
-                .selected(inner, predicate, then)
-                .or_else(|| self.numbered_set(inner, predicate, then)),
+            NodeSet::Filter(inner, predicate) if predicate.is_positional() => {
+                match Numbering::is_short(predicate) {
+                    true => self.numbered_set(inner, predicate, then),
+                    false => None,
+                }
+                .or_else(|| self.selected(inner, predicate, then))
+                .or_else(|| self.numbered_set(inner, predicate, then))
+            }
             NodeSet::Filter(inner, predicate) => {
                 let mask = self.predicate(predicate)? | self.program.func(then).mask;
                 let then = self.func(op, Kind::Holds(predicate, then), mask);

@@ -184,11 +184,6 @@ impl<'a> Program<'a> {
         self.entries[&(std::ptr::from_ref(set) as usize, used)]
     }
 
-    /// The same, if it was compiled.
-    pub fn find_entry(&self, set: &NodeSet, used: Use) -> Option<FuncId> {
-        self.entries.get(&(std::ptr::from_ref(set) as usize, used)).copied()
-    }
-
     pub fn enter(&mut self, set: &NodeSet, used: Use, func: FuncId) {
         self.entries.insert((std::ptr::from_ref(set) as usize, used), func);
     }

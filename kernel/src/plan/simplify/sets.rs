@@ -159,12 +159,17 @@ impl Simplifier<'_> {
 
     /// Whether a path leads somewhere from whatever the context may be.
     pub(super) fn is_certain(&self, set: &NodeSet, here: &Here) -> bool {
-        let NodeSet::Path(start, steps) = set else { return false };
+        let (start, steps) = match set {
+            NodeSet::Path(start, steps) => (start, steps),
+            NodeSet::Union(a, b) => return self.is_certain(a, here) || self.is_certain(b, here),
+            NodeSet::Filter(..) => return false,
+        };
         let is_self = |step: &Step| {
             step.axis == Axis::SelfNode && step.test == Test::Node && step.predicates.is_empty()
         };
         match (start, steps.as_slice()) {
             (Start::Root | Start::Context, steps) if steps.iter().all(is_self) => true,
+            (Start::Root, [step]) => begins_with_document(step),
             (Start::Context, [step]) => {
                 let is_document = here.classes.contains(DOCUMENT as usize);
                 *step == Step::all(Axis::Parent) && !is_document
@@ -200,6 +205,29 @@ impl Simplifier<'_> {
             // Targets are not told apart: this is the name of none.
             Class::Instruction => String::from("?"),
         }
+    }
+}
+
+/// Whether the first node that a step leads to from the document is the document, which has a root.
+fn begins_with_document(step: &Step) -> bool {
+    let has_root = |predicate: &BoolExpr| match predicate {
+        BoolExpr::Exists(NodeSet::Path(Start::Context, steps)) => {
+            *steps == [Step::all(Axis::Child)]
+        }
+        _ => false,
+    };
+    step.axis == Axis::DescendantOrSelf
+        && step.test == Test::Node
+        && step.predicates.iter().all(has_root)
+}
+
+/// The set of the first node of a set, where that is known.
+pub(super) fn first_of(set: NodeSet) -> NodeSet {
+    match &set {
+        NodeSet::Path(Start::Root, steps) if matches!(steps.as_slice(), [step] if begins_with_document(step)) => {
+            NodeSet::Path(Start::Root, Vec::new())
+        }
+        _ => set,
     }
 }
 
