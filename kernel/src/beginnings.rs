@@ -189,7 +189,7 @@ pub trait Beginnings<'a>: Evaluator<'a> {
         }
         match number::is_none(&beginning) {
             Some(_) => Ok(f64::NAN),
-            None => Ok(number::parse(&*self.str(a, at)?)),
+            None => Ok(number::parse(&self.str(a, at)?)),
         }
     }
 
