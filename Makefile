@@ -10,8 +10,12 @@ MANYLINUX := manylinux2014
 WORKERS ?= 2
 PARALLEL = --numprocesses=$(WORKERS) --dist=worksteal
 
+# What `make sbom` and `make audit` fetch.
+CYCLONEDX := 7.5.0
+PIP_AUDIT := 2.10.1
+
 .DEFAULT_GOAL := help
-.PHONY: help demo install test coverage test-without-kernel lint chaos docs dist release-check deploy-check format clean kernel-test kernel-bench kernel-fuzz differential bounds clients api-fuzz vendor screenshots race
+.PHONY: help demo install test coverage test-without-kernel lint chaos docs dist sbom audit release-check deploy-check format clean kernel-test kernel-bench kernel-fuzz differential bounds clients api-fuzz api-released vendor screenshots race
 
 help: ## Say what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -87,6 +91,11 @@ api-fuzz: $(VENV)/development ## Fuzz the API by its description, as each role, 
 	@$(RUN) -m pip install --quiet --disable-pip-version-check schemathesis==4.32.5
 	@TAGMILL_FUZZ_SECONDS=$(FUZZ_SECONDS) $(RUN) -m pytest tests/clients/test_fuzz.py -s $(ARGS)
 
+# Run it when a version is released, and commit what it writes: tests compare the next one with it.
+api-released: $(VENV)/development ## Keep the description of the API, which the next release must not break
+	@mkdir -p build && $(RUN) manage.py spectacular --format openapi-json > build/openapi.json
+	@$(RUN) tests/support/released.py < build/openapi.json > docs/openapi-released.json
+
 bounds: $(VENV)/development $(KERNEL) ## Look for texts that take the server a second or 100 MiB, among thousands
 	@TAGMILL_BOUNDS_CASES=2000 TAGMILL_BOUNDS_SECONDS=1 TAGMILL_BOUNDS_SEED=$$(date +%s) $(RUN) -m pytest tests/bounds
 
@@ -94,7 +103,7 @@ chaos: $(VENV)/development $(KERNEL) ## Every fault under load, and a soak of an
 	@$(RUN) manage.py bench chaos --json chaos.json $(ARGS)
 
 race: $(VENV)/development ## 100,000 reads of the body cache against writes, its servers frozen, emptied and restarted with old content
-	@TAGMILL_RACE_READS=100000 $(RUN) -m pytest tests/server/test_cache_servers.py tests/server/test_shared_bodies.py -k "readers or torn"
+	@TAGMILL_RACE_READS=100000 $(RUN) -m pytest tests/server/test_cache_servers.py tests/server/test_shared_bodies.py tests/server/test_redis_bodies.py -k "readers or torn" -s
 
 dist: $(VENV)/dist ## Wheels of server, worker and kernel, and the kernel's sources, in dist/
 	@rm -rf dist && mkdir dist
@@ -118,6 +127,17 @@ docs: $(VENV)/docs ## The documentation as a site of files, in build/site
 	@$(RUN) docs/build_site.py build/docs
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet
 	@echo "build/site/index.html"
+
+sbom: $(VENV)/runtime ## What is installed, as CycloneDX, in build/sbom.json
+	@$(RUN) -m pip install --quiet --disable-pip-version-check cyclonedx-bom==$(CYCLONEDX)
+	@mkdir -p build && $(VENV)/bin/cyclonedx-py environment --output-reproducible --of JSON -o build/sbom.json $(RUN)
+	@echo "build/sbom.json"
+
+audit: $(VENV)/runtime ## Known vulnerabilities of what is installed (asks PyPI and RustSec)
+	@$(RUN) -m pip install --quiet --disable-pip-version-check pip-audit==$(PIP_AUDIT)
+	@$(VENV)/bin/pip-audit --local --skip-editable
+	@if command -v cargo-audit >/dev/null; then cd kernel && cargo audit; \
+	else echo "There is no cargo-audit (cargo install cargo-audit): the kernel's crates were not looked up."; fi
 
 format: $(VENV)/development ## Format the code
 	@$(RUN) -m ruff format .

@@ -18,16 +18,19 @@ class Metadata(MetadataHookInterface):
     def update(self, metadata: dict[str, Any]) -> None:
         version = found_version()
         kernel = [f"tagmill-kernel=={version}"]
+        tracing = pinned("requirements-tracing.txt")
         metadata["version"] = version
         if metadata["name"] == "tagmill-worker":
             metadata["dependencies"] = pinned("requirements-worker.txt")
-            metadata["optional-dependencies"] = {"kernel": kernel}
+            metadata["optional-dependencies"] = {"kernel": kernel, "tracing": tracing}
             return
         # The worker's wheel has the packages that server and worker share: both are of one version.
         metadata["dependencies"] = [f"tagmill-worker=={version}", *pinned("requirements.txt")]
         metadata["optional-dependencies"] = {
             "kernel": kernel,
             "embedded": pinned("requirements-embedded.txt"),
+            "tracing": tracing,
+            "oidc": pinned("requirements-oidc.txt"),
             **CACHES,
             **STORES,
         }

@@ -12,6 +12,7 @@ from django.urls import reverse
 
 from tagmill.audit.acting import Actor, acting
 from tagmill.work.models import WorkerToken
+from tagmill_wire import tracing
 
 REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
@@ -27,6 +28,7 @@ class ActingMiddleware:
         request_id = request_id_of(request.headers.get("X-Request-Id"))
         with (
             acting(lambda: _actor(request, request_id)),
+            tracing.at(request.headers.get(tracing.HEADER, "") if tracing.is_on() else ""),
             structlog.contextvars.bound_contextvars(request_id=request_id),
         ):
             answer = self._get_response(request)

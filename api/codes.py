@@ -157,6 +157,11 @@ CODES: Mapping[str, Code] = {
         "The Idempotency-Key was sent before with another request.",
         "Make a new key for each request.",
     ),
+    "protocol_too_old": Code(
+        409,
+        "The worker speaks a version of the protocol that the server has given up.",
+        "Upgrade the worker.",
+    ),
     "worker_gone": Code(410, "The server does not know the worker.", "The worker registers again."),
     "incarnation_changed": Code(
         410,

@@ -48,7 +48,7 @@ CONTENT_TYPE = prometheus.CONTENT_TYPE_PLAIN_0_0_4
 # Several Prometheus servers scrape; the database is read once in this time.
 CACHE_SECONDS = 5.0
 # Routes that wait: their duration says how long there was nothing to do, or how long workers took.
-WAITING_ROUTES = frozenset({"lease", "events", "export", "preview"})
+WAITING_ROUTES = frozenset({"lease", "events", "export", "preview", "wait"})
 # Set by the parent of several processes: where their numbers are, and whose these are.
 DIRECTORY, SLOT = "PROMETHEUS_MULTIPROC_DIR", "_TAGMILL_SLOT"
 # A file that has just been made is empty for a moment.

@@ -39,6 +39,26 @@ class UserToken(models.Model):
         return Role.parse(self.role)
 
 
+class OidcIdentity(models.Model):
+    """Who a user is at a provider of OpenID Connect (`api.oidc`)."""
+
+    issuer = models.CharField(max_length=512)
+    subject = models.CharField(max_length=255, help_text="never given to somebody else")
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="oidc_identity"
+    )
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        db_table = "oidc_identity"
+        constraints = [
+            models.UniqueConstraint(fields=["issuer", "subject"], name="oidc_identity_one")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.subject} of {self.issuer}"
+
+
 class IdempotentRequest(models.Model):
     """A POST that was sent with an Idempotency-Key, and its answer; without a status it is under
     way (`api.idempotency`)."""

@@ -129,6 +129,8 @@ PLACES: Mapping[str, Mapping[str, Any]] = {
     },
 }
 NUMBERS = frozenset({"Retry-After"})
+# The database takes no text that has it.
+NO_NUL = r"^[^\u0000]*$"
 # Any operation may fail so.
 EVERYWHERE = ("unknown_field", "internal", "database_unavailable", "database_busy")
 
@@ -278,9 +280,26 @@ class ClosedBody(OpenApiSerializerExtension):  # type: ignore[no-untyped-call]  
         if not kind.__dict__.get("__doc__"):
             # What a base class says of itself is for whoever writes one.
             found.pop("description", None)
+        if direction == "request":
+            fields = found["properties"]
+            found["properties"] = {name: _text(field) for name, field in fields.items()}
         if not alternatives:
             return {**found, "additionalProperties": False}
         return {"oneOf": [_one_of(name, each, found) for name, each in alternatives.items()]}
+
+
+def _text(field: Mapping[str, Any]) -> dict[str, Any]:
+    """No text has the character NUL, and no item of a list is empty: so says what reads them."""
+    found = dict(field)
+    types = found.get("type", ())
+    if "string" in (types if isinstance(types, list) else (types,)) and "enum" not in found:
+        found.setdefault("pattern", NO_NUL)
+    if "items" in found:
+        items = _text(found["items"])
+        found["items"] = {"minLength": 1, **items} if items.get("type") == "string" else items
+    if isinstance(values := found.get("additionalProperties"), dict):
+        found["additionalProperties"] = _text(values)
+    return found
 
 
 def _one_of(name: str, alternative: Mapping[str, Any], whole: Mapping[str, Any]) -> dict[str, Any]:

@@ -112,6 +112,8 @@ WORKBENCH = (
 urlpatterns = [
     path("", pages.shell, name="index"),
     path("login/", pages.log_in, name="login"),
+    path("login/oidc", pages.oidc_begin, name="oidc-begin"),
+    path("login/oidc/callback", pages.oidc_callback, name="oidc-callback"),
     path("login/<str:token>", pages.follow, name="login-link"),
     path("logout/", pages.log_out, name="logout"),
     *(path(place, pages.shell) for place in WORKBENCH),

@@ -37,7 +37,7 @@ units() { # the exposure of each unit is at most 2.0
 rendered() { # every way that the values lead
     helm lint --strict chart || return 1
     helm template t chart --kube-version "$KUBERNETES" >"$made/default.yaml" || return 1
-    helm template t chart --kube-version "$KUBERNETES" --set autoscaling.enabled=false --set memcached.enabled=true \
+    helm template t chart --kube-version "$KUBERNETES" --set autoscaling.enabled=false --set memcached.enabled=true --set bodies.enabled=true \
         --set monitoring.enabled=true --set ingress.enabled=false >"$made/other.yaml"
 }
 

@@ -25,8 +25,9 @@ TAGS = Keyspace("tags", "Lists of tags with their states", is_status=True)
 REBUILDS = Keyspace("rebuilds", "Rebuilds and their progress", is_status=True)
 BATCHES = Keyspace("batches", "Pages of documents for workers")
 EXPRESSION_SETS = Keyspace("expression_sets", "Definitions for workers")
+DICTIONARIES = Keyspace("dictionaries", "What packed documents of batches are unpacked with")
 
 KEYSPACES = {
     keyspace.name: keyspace
-    for keyspace in (TAG_NODES, NODES, TAGS, REBUILDS, BATCHES, EXPRESSION_SETS)
+    for keyspace in (TAG_NODES, NODES, TAGS, REBUILDS, BATCHES, EXPRESSION_SETS, DICTIONARIES)
 }

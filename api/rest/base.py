@@ -73,6 +73,9 @@ def mistyped(field: Any, value: Any) -> Any:
         return None
     for kind, types, name in JSON_TYPES:
         if isinstance(field, kind):
+            if kind is serializers.IntegerField and isinstance(value, float):
+                # JSON has one kind of numbers: 1.0 is a whole one.
+                return None if value.is_integer() else [f"must be {name}"]
             if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
                 return [f"must be {name}"]
             child = getattr(field, "child", None)

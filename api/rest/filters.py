@@ -13,10 +13,11 @@ from django.utils.dateparse import parse_datetime
 from django.utils.timezone import get_current_timezone, is_naive, make_aware
 from drf_spectacular.utils import OpenApiParameter
 
+from api.openapi import NO_NUL
 from tagmill.errors import Invalid
 
 MAX_TEXT = 256
-TEXT = {"type": "string", "maxLength": MAX_TEXT}
+TEXT = {"type": "string", "maxLength": MAX_TEXT, "pattern": NO_NUL}
 FLAGS = {"true": True, "false": False}
 
 

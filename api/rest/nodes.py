@@ -27,8 +27,8 @@ from api.roles import Role
 from tagmill.errors import Invalid
 from tagmill.fleet import incarnation
 from tagmill.fleet.models import Node
-from tagmill.flows import ingest, replacing
-from tagmill.flows.ingest import Upload
+from tagmill.flows import replacing, together
+from tagmill.flows.ingest import Upload, Verdict
 from tagmill.tags import places
 
 # Says whether the tags are true when the answer arrives.
@@ -144,12 +144,9 @@ def settled(value: bool | None) -> dict[str, str]:
     return {} if value is None else {SETTLED: "true" if value else "false"}
 
 
-def store(upload: Upload, *, create: bool) -> ingest.Verdict:
+def store(upload: Upload, *, create: bool) -> Verdict:
     """Raises what the upload was refused for."""
-    (verdict,) = ingest.store([upload], create=create)
-    if verdict.error is not None:
-        raise verdict.error
-    return verdict
+    return together.store(upload, create)
 
 
 class Nodes(Resource):
@@ -157,6 +154,8 @@ class Nodes(Resource):
     says = {"GET": Says(errors=("not_found",)), "POST": MADE}
     has_pages = True
     body_limit = limits.LARGE
+    keyset = node_filters.PLACED
+    orders = node_filters.ORDERS
     parameters = frozenset({"tag", "not_tag"})
     filters = (*node_filters.FILTERS, node_filters.BEGIN, INCLUDE)
     serializer_class = NodeOut
@@ -177,17 +176,14 @@ class Nodes(Resource):
     def get(self, request: Request) -> Response:
         """List the nodes
 
-        In the order of clusters' partitions. All filters must hold. `Accept: application/x-ndjson`
-        asks for all of them in one answer, without pages, in the lines that `nodes/import` takes:
-        with `include=probes` their documents, too."""
+        In the order of places: clusters' partitions, and slots in them. All filters must hold.
+        `Accept: application/x-ndjson` asks for all of them in one answer, without pages, in the
+        lines that `nodes/import` takes: with `include=probes` their documents, too."""
         if self.asked.get("include") == PROBES:
             raise Invalid(f"documents come with `Accept: {NDJSON}` alone", field="include")
         found = node_filters.of_list(self.asked, request.query_params)
-        return self.keyed_page(
-            lambda after, limit: places.matching(found, after, limit),
-            lambda rows: _bodies(rows, self.asked.get("include")),
-            lambda: places.count(found),
-        )
+        include = self.asked.get("include")
+        return node_filters.page(self, found, lambda rows: _bodies(rows, include))
 
     @extend_schema(
         request=NodeIn,
@@ -214,7 +210,7 @@ class Nodes(Resource):
         return _made(request, verdict)
 
 
-def _made(request: Request, verdict: ingest.Verdict) -> Response:
+def _made(request: Request, verdict: Verdict) -> Response:
     place = reverse("node", [verdict.system_id], request=request)
     return answer(verdict.system_id, {"Location": place, **settled(verdict.settled)}, 201)
 
@@ -281,7 +277,7 @@ class OneNode(Resource):
         """Delete a node
 
         Its documents go with it."""
-        is_settled = ingest.delete(system_id, _expected(request))
+        is_settled = together.delete(system_id, _expected(request))
         return Response(status=204, headers=settled(is_settled))
 
 

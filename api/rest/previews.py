@@ -28,6 +28,7 @@ from api.rest.base import Resource
 from api.rest.clusters import cluster_named
 from api.rest.tag_nodes import Member, member
 from api.rest.tags import DefinitionIn, WarningOut
+from api.rest.waits import PREFER
 from api.roles import Role
 from tagmill.config import load
 from tagmill.errors import Invalid, NotFound, PreviewGone
@@ -166,9 +167,6 @@ LIMIT = OpenApiParameter(
     "limit",
     {"type": "integer", "minimum": 1, "maximum": pagination.MAX_LIMIT},
     description="Nodes in the answer.",
-)
-PREFER = OpenApiParameter(
-    "Prefer", str, OpenApiParameter.HEADER, description="`wait=N` waits up to N seconds."
 )
 CLUSTER = OpenApiParameter("cluster", str, description="Name or uuid: of its nodes alone.")
 

@@ -175,13 +175,15 @@ class Rebuilds(Resource):
 
 
 class OneRebuild(Resource):
+    says = {"GET": Says(headers=("Preference-Applied",))}
     serializer_class = RebuildOut
     queryset = Rebuild.objects.all()
 
+    @extend_schema(parameters=[waits.PREFER])
     def get(self, request: Request, uuid: UUID) -> Response:
         """Get a rebuild
 
-        Its progress, and what it waits for."""
+        Its progress, and what it waits for. `Prefer: wait=N` waits until it is over."""
         return Response(body(uuid))
 
 

@@ -359,7 +359,7 @@ class Tags(Resource):
 
 class OneTag(Resource):
     says = {
-        "GET": Says(headers=("ETag",)),
+        "GET": Says(headers=("ETag", "Preference-Applied")),
         "PATCH": Says(
             errors=("already_exists", "invalid_definition", "kind_change"), headers=("ETag",)
         ),
@@ -369,10 +369,12 @@ class OneTag(Resource):
     serializer_class = TagDetail
     queryset = Tag.objects.all()
 
+    @extend_schema(parameters=[waits.PREFER])
     def get(self, request: Request, name: str) -> Response:
         """Get a tag
 
-        With the warnings about what its definition says."""
+        With the warnings about what its definition says. `Prefer: wait=N` waits until it is not
+        building any more."""
         return answer(tag_named(name))
 
     @extend_schema(request=TagFields, examples=[EXAMPLE])

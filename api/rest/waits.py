@@ -1,13 +1,19 @@
-"""`waiting_for` in the answers about tags, rebuilds and previews."""
+"""`waiting_for` in the answers about tags, rebuilds and previews, and `Prefer: wait`, which is held
+natively (api/server/waits.py, api/server/previews.py)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 
 from tagmill.tags.waiting import MAX_WAITS, REASONS, Wait
+
+PREFER = OpenApiParameter(
+    "Prefer", str, OpenApiParameter.HEADER, description="`wait=N` waits up to N seconds."
+)
 
 
 class WaitOut(serializers.Serializer[Any]):

@@ -32,7 +32,7 @@ from api.rest.base import Resource
 from api.rest.clusters import cluster_named
 from api.roles import Role
 from tagmill.config import load
-from tagmill.errors import Invalid
+from tagmill.errors import Invalid, ProtocolTooOld
 from tagmill.fleet.models import Cluster
 from tagmill.work import leases, membership, workers
 from tagmill.work.models import Worker, WorkerToken
@@ -171,12 +171,19 @@ def _documented(
 
 
 class RegisterWorker(WorkerCall):
+    says = {"POST": Says(errors=("protocol_too_old",))}
+
     @_documented("register", messages.Register, messages.Registered, 201)
     def post(self, request: Request) -> HttpResponse:
         """Register a worker
 
         See docs/protocol.md, `register`."""
         said = self.message(messages.Register)
+        if said.protocol < messages.OLDEST:
+            raise ProtocolTooOld(
+                f"this worker ({said.version}) speaks version {said.protocol} of the protocol, and"
+                f" the server {messages.OLDEST} to {messages.VERSION}: upgrade the worker"
+            )
         worker = workers.register(self.token, said)
         named = workers.clusters_of(self.token)
         clusters = Cluster.objects.all() if named is None else named
@@ -190,7 +197,7 @@ class RegisterWorker(WorkerCall):
             evaluation_seconds=config.evaluation_seconds,
             batch_nodes=config.batch_nodes,
             batch_bytes=config.batch_bytes,
-            protocol=min(max(1, said.protocol), messages.VERSION),
+            protocol=min(said.protocol, messages.VERSION),
         )
         return wire_answer(answer, 201)
 

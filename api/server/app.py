@@ -25,6 +25,7 @@ from api.limits import DOCUMENT, IMAGE, LARGE, LEASE, SMALL, BodyLimit
 from api.server import (
     batches,
     completion,
+    dictionaries,
     documents,
     expression_sets,
     feed,
@@ -35,12 +36,14 @@ from api.server import (
     pools,
     session,
     users,
+    waits,
 )
 from api.server.admission import Admission
 from api.server.batches import BatchResource, Slice
 from api.server.broker import WAKE, Broker, Poll, Taken
 from api.server.child import Place
 from api.server.completion import CompletionResource
+from api.server.dictionaries import DictionaryResource
 from api.server.documents import DocumentResource
 from api.server.events import PREVIEWS, REBUILDS, EventsResource, Kind
 from api.server.exports import ExportResource
@@ -60,6 +63,7 @@ from api.server.previews import MAX_AT_ONCE, PreviewResource, PreviewsResource
 from api.server.session import SessionResource
 from api.server.sharing import SharedPort
 from api.server.threads import Threads
+from api.server.waits import Held, WaitingResource
 from api.server.watch import Watch
 from tagmill import caches
 from tagmill.config import Config
@@ -95,7 +99,8 @@ class Server:
         self._uploads = documents.uploads(reactor, self._uploaders)
         self._broker = Broker(reactor, self._take, self._give_back, config.part(WAKE))
         self._rebuilds, self._previews = self._watch(REBUILDS), self._watch(PREVIEWS)
-        self._watches = (self._rebuilds, self._previews)
+        self._tags = Watch(reactor, waits.PACE, partial(self._native.call, waits.watch_tags))
+        self._watches = (self._rebuilds, self._previews, self._tags)
         self._changes = Waiting(reactor)
         self._ready = Ready(self._native)
         self._bodies = self._make_bodies()
@@ -117,7 +122,7 @@ class Server:
         self.routes.append(self._document(wsgi))
         listings = self._listings(wsgi)
         self.routes += [*self._asking(wsgi), *self._watching()]
-        self.routes += [self._export(wsgi, listings), *listings]
+        self.routes += [self._export(wsgi, listings), *self._waiting(wsgi, listings), *listings]
         # Behind proxies, every connection is of a proxy's address.
         of_address = None if config.trusted_proxies else config.connections_per_address
         caps = Caps(config.connections, of_address, config.unread_bytes)
@@ -238,6 +243,11 @@ class Server:
                 expression_sets.OPERATION,
                 partial(ExpressionSetResource, self._native, self._bodies),
             ),
+            _native(
+                "dictionary",
+                dictionaries.OPERATION,
+                partial(DictionaryResource, self._native, self._bodies),
+            ),
             _native("image", images.GET, partial(ImageResource, self._imagers), IMAGE),
             _native(
                 "events",
@@ -316,6 +326,21 @@ class Server:
         page = next(pages, lambda: django)
         return _route("export", path, lambda: ExportResource(self._native, page()))
 
+    def _waiting(self, django: Any, listings: list[Route]) -> list[Route]:
+        """Rebuilds and tags that somebody waits for are answered as they are elsewhere."""
+        place = "/api/v1/rebuilds/([0-9a-fA-F-]{36})"
+        one = (each.make for each in listings if each.pattern.pattern == f"{place}/?".encode())
+        rebuild = next(one, lambda _: django)
+        held = {
+            place: Held(self._rebuilds, waits.admit_to_rebuild, rebuild),
+            "/api/v1/tags/([^/]+)": Held(self._tags, waits.admit_to_tag, lambda _: django),
+        }
+        rest = (self._native, self._config.poll_seconds)
+        return [
+            _route("wait", path, partial(WaitingResource, each, *rest))
+            for path, each in held.items()
+        ]
+
     def _make_bodies(self) -> Bodies:
         config = self._config
         shared = Shared(config.cache_item_bytes) if caches.has_bodies(config) else None
@@ -348,6 +373,7 @@ class Server:
         self._changes.changed()
         if channel == PROGRESS:
             self._rebuilds.changed()
+            self._tags.changed()
             return
         if channel == PREVIEW:
             self._previews.changed()

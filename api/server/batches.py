@@ -45,7 +45,8 @@ OPERATION = Operation(
     errors=("invalid", "incarnation_changed"),
     description="One page of a partition's documents: see docs/protocol.md. What exceeds the "
     "server's maxima is brought down to them. Where `Accept` names `application/vnd.tagmill.batch` "
-    "the page may come in that form, with documents as they are at rest.",
+    "the page may come in that form, with documents as they are at rest; with "
+    "`dictionaries=named` it names the dictionaries that it would bring along.",
     parameters=(
         Parameter(
             "incarnation", "The lease's.", {"type": "string", "format": "uuid"}, is_required=True
@@ -70,6 +71,7 @@ OPERATION = Operation(
                 REV: "The partition's rev.",
                 NEXT: "The `after` of the following page; the last one lacks it.",
                 EMPTY: "`true`: no nodes at all.",
+                frames.DICTIONARIES: "The dictionaries that the page needs and does not bring.",
                 **versioned.PACKED,
                 **CACHED,
             },
@@ -93,13 +95,13 @@ class Slice:
 
 @dataclass(frozen=True)
 class Question:
-    """What a worker asks for. `is_packed`: it takes documents as they are at rest; `known`: the
-    entity tags of what it has."""
+    """What a worker asks for. `form`: how it takes documents, as of `form_of`; `known`: the entity
+    tags of what it has."""
 
     token: str
     partition: int
     part: Slice
-    is_packed: bool
+    form: str
     known: str | None
 
 
@@ -138,7 +140,7 @@ class BatchResource(Native):
             credentials(request, TOKEN_SCHEME),
             self._partition,
             slice_of(request, self._limits),
-            frames.MEDIA_TYPE in (request.joined("accept") or ""),
+            form_of(request.joined("accept") or ""),
             request.joined("if-none-match"),
         )
         looked = await self._threads.call(look, asked, self._bodies.may_have)
@@ -148,7 +150,7 @@ class BatchResource(Native):
         coding = versioned.coding_of(request)
         found = await self._bodies.get(
             Asked(looked.name, coding, is_off=looked.is_off),
-            looked.page or partial(read, asked.partition, asked.part, asked.is_packed),
+            looked.page or partial(read, asked.partition, asked.part, asked.form),
             self._threads,
         )
         metrics.BATCH_BYTES.observe(len(found.body))
@@ -168,13 +170,13 @@ def look(asked: Question, may_be_kept: Callable[[Name], bool]) -> Looked:
     row = _readable(asked)
     now = Revision(row.incarnation, row.rev)
     rev = batches.check(part.incarnation, partition, part.since, now)
-    variant = repr((part, asked.is_packed))
+    variant = repr((part, asked.form))
     name = Name(BATCHES.name, str(partition), variant, f"{row.generation}:{rev}")
     if versioned.is_named(versioned.etag_of(name), asked.known) or (
         not row.is_off and may_be_kept(name)
     ):
         return Looked(name, row.is_off, None)
-    page = built(partial(read, partition, part, asked.is_packed))
+    page = built(partial(read, partition, part, asked.form))
     return Looked(name, row.is_off, page)
 
 
@@ -200,17 +202,29 @@ def _readable(asked: Question) -> _Row:
     return row
 
 
-def read(partition: int, part: Slice, is_packed: bool) -> Entry:
+def form_of(accept: str) -> str:
+    """How the client takes documents: the media type, of those that are known here, that asks for
+    the least work."""
+    packed = [item for item in accept.split(",") if frames.MEDIA_TYPE in item]
+    if any(frames.NAMED in item for item in packed):
+        return frames.NAMED_TYPE
+    return frames.MEDIA_TYPE if packed else versioned.JSON
+
+
+def read(partition: int, part: Slice, form: str) -> Entry:
     """One batch, read in a thread. It may hold newer documents than it claims: those of a rev that
-    comes only once. `is_packed`: the client takes documents as they are at rest."""
+    comes only once. `form`: as of `form_of`."""
     wanted = asdict(part)
-    read = batches.packed_in if is_packed else batches.read_in
+    read = batches.read_in if form == versioned.JSON else batches.packed_in
     batch = read(wanted.pop("incarnation"), partition, **wanted)
     headers = tuple(PageHead.of(batch).headers().items())
     if isinstance(batch, Batch):
         return Entry.of(dump(batch), headers)
-    kind = ((CONTENT_TYPE, frames.MEDIA_TYPE),)
-    return Entry.of(frames.dump(batch), headers + kind, level=PACKED_LEVEL)
+    headers += ((CONTENT_TYPE, frames.MEDIA_TYPE),)
+    if form == frames.NAMED_TYPE:
+        headers += ((frames.DICTIONARIES, frames.names(batch.dictionaries)),)
+        batch = frames.without_dictionaries(batch)
+    return Entry.of(frames.dump(batch), headers, level=PACKED_LEVEL)
 
 
 def slice_of(request: Request, limits: Slice) -> Slice:

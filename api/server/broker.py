@@ -36,12 +36,13 @@ class Poll:
     """What a worker asked for, and the token it asked with. `asked` is read from the body in the
     thread of the first attempt; until then, what it says of the worker is true at this moment.
     `dumped`: the answer that leases something, as JSON, which may have megabytes: made in the
-    thread."""
+    thread. `trace`: the place in a trace that what is leased belongs to."""
 
     token: str
     body: bytes
     asked: LeaseRequest | None = None
     dumped: bytes = b""
+    trace: str = ""
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,14 @@ from api import metrics
 from api.protocol import called, check_leases
 from api.server.broker import Broker
 from api.server.http import Request
-from api.server.lease import check, give_up, granted_to
+from api.server.lease import check, give_up, granted_to, traced
 from api.server.native import Native, credentials, json_of, respond
 from api.server.operations import WORKERS, Answer, Content, Operation
 from api.server.threads import Threads
 from tagmill.flows import completions
 from tagmill.work import leases
 from tagmill.work.leases import Granted
+from tagmill_wire import tracing
 from tagmill_wire.messages import TOKEN_SCHEME, Completion, CompletionAnswer, dump
 
 log = structlog.get_logger("tagmill.completion")
@@ -39,11 +40,13 @@ OPERATION = Operation(
 
 
 class Completed(NamedTuple):
-    """`dumped`: the answer as JSON. `granted`: the next lease, where something is leased."""
+    """`dumped`: the answer as JSON. `granted`: the next lease, where something is leased, and its
+    place in a trace."""
 
     dumped: bytes
     worker: str
     granted: Granted | None
+    trace: str = ""
 
 
 class CompletionResource(Native):
@@ -57,6 +60,8 @@ class CompletionResource(Native):
     async def answer(self, request: Request) -> None:
         body = json_of(request)
         completed = await self._take(credentials(request, TOKEN_SCHEME), body)
+        if completed.trace:
+            request.setHeader(tracing.HEADER, completed.trace)
         respond(request, completed.dumped)
 
     def _take(self, token: str, body: bytes) -> Deferred[Completed]:
@@ -95,12 +100,15 @@ def take(token: str, body: bytes) -> Completed:
     asked = completion.next
     if asked is not None:
         check(asked)
-    answer = completions.complete(worker, completion)
+    answer, after = completions.store(worker, completion)
     metrics.observe_completion(completion, answer)
     if asked is None:
+        leases.charge(worker, after.charges)
         return Completed(dump(answer), completion.worker, None)
     if asked.leases is not None:
         leases.give_back_unnamed(worker, [*asked.leases, *named])
-    granted = granted_to(worker, asked)
+    granted = granted_to(worker, asked, after)
     dumped = dump(replace(answer, next=granted.answer))
-    return Completed(dumped, completion.worker, granted if granted.answer.leases else None)
+    if not granted.answer.leases:
+        return Completed(dumped, completion.worker, None)
+    return Completed(dumped, completion.worker, granted, traced(granted.answer))

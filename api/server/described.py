@@ -12,6 +12,7 @@ from api import codes
 from api.server import (
     batches,
     completion,
+    dictionaries,
     documents,
     events,
     expression_sets,
@@ -29,6 +30,7 @@ OPERATIONS = (
     completion.OPERATION,
     batches.OPERATION,
     expression_sets.OPERATION,
+    dictionaries.OPERATION,
     images.GET,
     images.PUT,
     *(kind.operation for kind in imports.KINDS),

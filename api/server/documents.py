@@ -37,7 +37,8 @@ from api.strict import refuse_type
 from tagmill.audit.acting import Actor, acting
 from tagmill.config import MIB
 from tagmill.errors import NotFound, TagmillError
-from tagmill.flows.ingest import Upload, Verdict, store_requests
+from tagmill.flows.ingest import Upload, Verdict
+from tagmill.flows.together import store_all
 
 # Some clients that are generated know no other type for a body that is sent as it is.
 BYTES = "application/octet-stream"
@@ -180,7 +181,7 @@ def put_all(asked: Sequence[Put]) -> list[Verdict | BaseException]:
         except Exception as error:
             found[number] = error
     with acting(lambda: _actor(asked, known)):
-        verdicts = store_requests(list(wanted.values()), create=None)
+        verdicts = store_all(list(wanted.values()))
     for number, verdict in zip(wanted, verdicts, strict=True):
         is_stored = isinstance(verdict, Verdict) and verdict.error is None
         found[number] = verdict if is_stored else getattr(verdict, "error", verdict)

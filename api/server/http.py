@@ -25,6 +25,7 @@ from api.server.channel import IDLE_SECONDS, Channel
 from api.server.unread import Unread
 from tagmill.config import MIB
 from tagmill.errors import TagmillError, TooLarge
+from tagmill_wire import tracing
 
 log = structlog.get_logger("tagmill.access")
 
@@ -46,6 +47,8 @@ ROUTINE = frozenset(
         "static",
     }
 )
+# Waiting for work, and being looked at, is part of nothing.
+UNTRACED = frozenset({"lease", "heartbeat", "healthz", "readyz", "metrics", "static"})
 # Refused connections are logged so often at most.
 REFUSAL_LOG_SECONDS = 10.0
 RESOURCES = frozenset(
@@ -109,6 +112,8 @@ class Request(server.Request):
     route = "other"
     began = 0.0
     request_id = ""
+    trace = ""
+    """Its place in a trace, where it has one."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -119,6 +124,7 @@ class Request(server.Request):
         self._lingering: Any = None
         self.is_refused = False
         self.body_ended = False
+        self._span: tracing.Span | None = None
 
     def gotLength(self, length: int | None) -> None:
         self.site = self.channel.site
@@ -221,6 +227,22 @@ class Request(server.Request):
         self.finish()
         return True
 
+    def begin_trace(self) -> None:
+        """Once its route is known. Django's views find the place in the header, as its id."""
+        above = self.getHeader(tracing.HEADER) or ""
+        self.requestHeaders.removeHeader(tracing.HEADER)
+        if self.route in UNTRACED:
+            return
+        method = self.method.decode("ascii", "replace")
+        is_root = self.route not in ROUTINE
+        name = f"{method} {self.route}"
+        self._span = tracing.begin(
+            name, above, is_root=is_root, path=self.path.decode("ascii", "replace")
+        )
+        if self._span is not None:
+            self.trace = self._span.place
+            self.requestHeaders.setRawHeaders(tracing.HEADER.encode(), [self.trace.encode()])
+
     def part(self) -> None:
         """Its answer is the last one on this connection, and says so where it has not begun."""
         self.channel.persistent = False
@@ -264,6 +286,9 @@ class Request(server.Request):
 
     def _leave(self) -> None:
         self.site.left(self)
+        if self._span is not None:
+            is_fault = self.code >= 500  # noqa: PLR2004 - the server's own
+            self._span.end(error=str(self.code) if is_fault else "", status=self.code)
         if self._lingering is not None and self._lingering.active():
             self._lingering.cancel()
 
@@ -324,6 +349,12 @@ class Site(server.Site):
         self.is_draining = False
 
     def getResourceFor(self, request: Request) -> IResource:
+        made = self._found(request)
+        if tracing.is_on():
+            request.begin_trace()
+        return made
+
+    def _found(self, request: Request) -> IResource:
         for route in self.routes:
             found = route.pattern.fullmatch(request.path)
             if found:
@@ -437,15 +468,16 @@ class Site(server.Site):
         method = request.method.decode("ascii", "replace")
         metrics.observe_request(method, request.route, request.code, seconds)
         write = log.debug if request.route in ROUTINE and request.code < 500 else log.info  # noqa: PLR2004
-        write(
-            "request",
-            method=method,
-            path=request.path.decode("ascii", "replace"),
-            status=request.code,
-            milliseconds=round(seconds * 1000, 1),
-            client=request.getClientAddress().host,
-            request_id=request.request_id,
-        )
+        with tracing.at(request.trace):
+            write(
+                "request",
+                method=method,
+                path=request.path.decode("ascii", "replace"),
+                status=request.code,
+                milliseconds=round(seconds * 1000, 1),
+                client=request.getClientAddress().host,
+                request_id=request.request_id,
+            )
 
 
 def route_of(path: bytes) -> str:

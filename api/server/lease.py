@@ -15,9 +15,11 @@ from api.server.http import Request
 from api.server.native import Native, credentials, json_of, respond
 from api.server.operations import APPLIED, PREFER, WORKERS, Answer, Content, Operation
 from tagmill.errors import Invalid
-from tagmill.work import leases
+from tagmill.work import leases, traces
+from tagmill.work.leases import After
 from tagmill.work.policy import Speed
 from tagmill.work.workers import Caller
+from tagmill_wire import tracing
 from tagmill_wire.messages import TOKEN_SCHEME, LeaseAnswer, LeaseRequest, NextLease, dump
 
 WAIT = re.compile(r"(?:^|[,;\s])wait=(\d{1,6})(?:$|[,;\s])")
@@ -60,6 +62,8 @@ class LeaseResource(Native):
         answer = await self._broker.poll(poll, seconds)
         if seconds:
             request.setHeader("Preference-Applied", f"wait={seconds}")
+        if poll.trace:
+            request.setHeader(tracing.HEADER, poll.trace)
         respond(request, poll.dumped if answer.leases else dump(answer))
 
 
@@ -83,6 +87,7 @@ def take(poll: Poll) -> Taken:
     granted = granted_to(worker, asked)
     if granted.answer.leases:
         poll.dumped = dump(granted.answer)
+        poll.trace = traced(granted.answer)
     clusters = None if worker.cluster_ids is None else frozenset(worker.cluster_ids)
     return Taken(granted.answer, clusters, granted.clusters, frozenset(asked.holds), granted.owns)
 
@@ -96,14 +101,30 @@ def check(asked: LeaseRequest | NextLease) -> None:
     check_leases(asked.leases or ())
 
 
-def granted_to(worker: Caller, asked: LeaseRequest | NextLease) -> leases.Granted:
-    """What is leased now, if anything. Raises WorkerGone."""
+def granted_to(
+    worker: Caller, asked: LeaseRequest | NextLease, after: After | None = None
+) -> leases.Granted:
+    """What is leased now, if anything, after what was completed. Raises WorkerGone."""
     speed = None if asked.pace is None else Speed(asked.pace.document, asked.pace.evaluation)
     by_set = asked.sets is True
-    granted = leases.grant(worker, asked.max_partitions, asked.holds, speed, by_set=by_set)
+    wanted = asked.max_partitions, asked.holds, speed
+    granted = leases.grant(worker, *wanted, by_set=by_set, after=after)
     if asked.epoch is UNSET or asked.epoch == granted.epoch:
         return granted
     return granted._replace(answer=replace(granted.answer, epoch=granted.epoch))
+
+
+def traced(answer: LeaseAnswer) -> str:
+    """The place in a trace of what is leased, where traces are on and a request has made it. What
+    several have made goes on with one of them, and names the others."""
+    if not tracing.is_on() or not answer.leases:
+        return ""
+    first, *others = traces.taken([item.partition for item in answer.leases]) or [""]
+    span = tracing.begin("lease", first, others, partitions=len(answer.leases))
+    if span is None:
+        return ""
+    span.end()
+    return span.place
 
 
 def give_back(poll: Poll, answer: LeaseAnswer) -> None:

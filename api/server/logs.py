@@ -12,6 +12,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 from twisted.logger import LogEvent, LogLevel, formatEvent, globalLogBeginner
 
 from api.server.logsink import Handler, Sink
+from tagmill_wire import tracing
 
 SECRET_WORDS = ("authorization", "cookie", "password", "secret", "token")
 LEVELS = {
@@ -34,6 +35,7 @@ def configure(level: str, process: int | None = None) -> None:
     shared: list[Processor] = [
         *([] if process is None else [partial(_named, process)]),
         structlog.contextvars.merge_contextvars,
+        tracing.named,
         structlog.stdlib.add_logger_name,
         structlog.stdlib.add_log_level,
         structlog.stdlib.ExtraAdder(),

@@ -26,12 +26,14 @@ PLACES: dict[str, tuple[str, Schema]] = {
     "system_id": ("([^/]+)", {"type": "string"}),
     "version": ("([0-9a-f]{32})", {"type": "string", "pattern": "^[0-9a-f]{32}$"}),
     "image": ("([0-9A-Za-z._-]{1,200})", {"type": "string"}),
+    "dictionary": (r"(\d{1,19})", {"type": "integer", "minimum": 0}),
     "uuid": ("([0-9a-fA-F-]{36})", {"type": "string", "format": "uuid"}),
 }
 
 
 PLACE_NAMES = {
     "image": "An image's name.",
+    "dictionary": "A dictionary's id.",
     "partition": "A partition's id.",
     "version": "An expression set's version.",
 }

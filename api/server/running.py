@@ -13,7 +13,7 @@ from api.server import child
 from api.server.listening import BACKLOG, bracketed, cannot_listen
 from api.server.pools import connections
 from tagmill.config import Config
-from tagmill_wire import collector
+from tagmill_wire import collector, tracing
 
 __all__ = ["alone", "child_process", "connections", "parent", "slot"]
 
@@ -79,6 +79,7 @@ def parent(config: Config, run_maintenance: bool) -> int:
 
 
 def end(has_ended: bool) -> None:
+    tracing.stop()
     if not has_ended:
         # Python would wait for the threads.
         logging.shutdown()

@@ -14,6 +14,7 @@ from twisted.python.threadpool import ThreadPool
 
 from api.problems import is_outage, outage
 from tagmill.errors import TagmillError
+from tagmill_wire import tracing
 
 T = TypeVar("T")
 
@@ -47,6 +48,8 @@ class Threads:
 
     def call(self, function: Callable[..., T], *args: Any) -> Deferred[T]:
         """The function's result. An outage of the database arrives as DatabaseUnavailable."""
+        if tracing.is_on():
+            function = tracing.carrying(function)
         return deferToThreadPool(self._reactor, self.pool, with_connection, function, *args)
 
 

@@ -1,4 +1,4 @@
-"""Who waits for news of which rebuild, or of which preview. On the reactor thread alone.
+"""Who waits for news of which rebuild, preview or tag. On the reactor thread alone.
 
 However many listen, the database is read once for all of them, and not too often.
 """
@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
-from uuid import UUID
 
 import structlog
 from twisted.internet.defer import Deferred
@@ -23,8 +22,10 @@ log = structlog.get_logger("tagmill.watch")
 # Proxies close connections that are silent.
 HEARTBEAT_SECONDS = 15.0
 
+# What is watched: a rebuild or a preview, or a tag by its name.
+Key = Any
 # Whether it is over, and its progress as JSON.
-Found = dict[UUID, tuple[bool, bytes]]
+Found = dict[Key, tuple[bool, bytes]]
 
 
 class Listener(Protocol):
@@ -72,13 +73,13 @@ class Watch:
     nobody hears of it."""
 
     def __init__(
-        self, clock: Any, pace: Pace, read: Callable[[list[UUID]], Deferred[Found]]
+        self, clock: Any, pace: Pace, read: Callable[[list[Any]], Deferred[Found]]
     ) -> None:
         self._clock = clock
         self._pace = pace
         self._read = read
         # With the timer that closes it.
-        self._listeners: dict[UUID, dict[Listener, Any]] = defaultdict(dict)
+        self._listeners: dict[Key, dict[Listener, Any]] = defaultdict(dict)
         self._is_reading = False
         self._is_due = False
         self._loops = {
@@ -91,29 +92,29 @@ class Watch:
             loop.clock = self._clock
             loop.start(seconds, now=False)
 
-    def add(self, uuid: UUID, listener: Listener, seconds: float) -> None:
+    def add(self, key: Key, listener: Listener, seconds: float) -> None:
         """It is closed after so many seconds; whoever added it removes it."""
         timer = self._clock.callLater(seconds, listener.close)
-        self._listeners[uuid][listener] = timer
+        self._listeners[key][listener] = timer
         # What happened between the listener's own reading and now has been announced already.
         self.changed()
 
-    def remove(self, uuid: UUID, listener: Listener) -> None:
-        timer = self._listeners[uuid].pop(listener, None)
+    def remove(self, key: Key, listener: Listener) -> None:
+        timer = self._listeners[key].pop(listener, None)
         if timer is not None and timer.active():
             timer.cancel()
-        if not self._listeners[uuid]:
-            del self._listeners[uuid]
+        if not self._listeners[key]:
+            del self._listeners[key]
 
-    async def until_over(self, uuid: UUID, seconds: float) -> bytes:
+    async def until_over(self, key: Key, seconds: float) -> bytes:
         """Its last progress; nothing when it is not over after so many seconds, or the server
         ends."""
         over = _Over()
-        self.add(uuid, over, seconds)
+        self.add(key, over, seconds)
         try:
             return await over.done
         finally:
-            self.remove(uuid, over)
+            self.remove(key, over)
 
     def changed(self) -> None:
         """Something may have moved on."""
@@ -141,8 +142,8 @@ class Watch:
             self.changed()
 
     def _notify(self, found: Found) -> None:
-        for uuid, (is_over, data) in found.items():
-            for listener in list(self._listeners.get(uuid, ())):
+        for key, (is_over, data) in found.items():
+            for listener in list(self._listeners.get(key, ())):
                 listener.end(data) if is_over else listener.progress(data)
 
     def _unreadable(self, failure: Failure) -> None:

@@ -42,6 +42,10 @@ POLICY = "; ".join(
 )
 LOOPBACK = frozenset({"127.0.0.1", "::1"})
 LINK_ENDED = "The link has been used, or has ended: log in with a name and a password."
+OIDC_ENDED = {
+    "refused": "The login was refused: your account may have no role here. Ask an administrator.",
+    "away": "The login provider does not answer. Try again, or use a name and a password.",
+}
 TOO_MANY = "Too many attempts to log in: wait {} seconds."
 
 View = Callable[..., HttpResponse]
@@ -99,6 +103,26 @@ def log_in(request: HttpRequest) -> HttpResponse:
     return HttpResponseRedirect(there)
 
 
+def oidc_begin(request: HttpRequest) -> HttpResponse:
+    """To the provider that people log in at."""
+    return _oidc("begin", request)
+
+
+def oidc_callback(request: HttpRequest) -> HttpResponse:
+    """Back from it."""
+    return _oidc("callback", request)
+
+
+def _oidc(name: str, request: HttpRequest) -> HttpResponse:
+    if not load().oidc_issuer:
+        raise Http404("nobody logs in by OpenID Connect here (TAGMILL_OIDC_ISSUER)")
+    # Its libraries are there where it is on.
+    from api import oidc
+
+    answer: HttpResponse = getattr(oidc, name)(request)
+    return answer
+
+
 @_page
 @require_safe
 def follow(request: HttpRequest, token: str) -> HttpResponse:
@@ -143,7 +167,11 @@ def _form(
     request: HttpRequest, form: AuthenticationForm, there: str, said: str = ""
 ) -> HttpResponse:
     errors = [said] if said else [str(text) for text in form.non_field_errors()]
+    if not errors and (why := OIDC_ENDED.get(request.GET.get("oidc", ""))):
+        errors = [why]
+    has_oidc = bool(load().oidc_issuer)
     context = {"base": files.address(""), "form": form, "next": there, "errors": errors}
+    context["oidc"] = f"{reverse('oidc-begin')}?{urlencode({'next': there})}" if has_oidc else ""
     return render(request, "web/login.html", context)
 
 

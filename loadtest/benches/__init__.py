@@ -1,6 +1,10 @@
 """The subcommands of `manage.py bench`, a module each."""
 
 __all__ = [
+    "attack",
+    "batch",
+    "batch_fleet",
+    "batch_reads",
     "cache",
     "calibrate",
     "change",
@@ -9,6 +13,7 @@ __all__ = [
     "evaluate",
     "fleet",
     "growth",
+    "lists",
     "polls",
     "preview",
     "rebuild",

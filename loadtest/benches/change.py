@@ -23,7 +23,6 @@ from loadtest.references.answers import ask_lxml, mismatches
 from loadtest.rig import changes, definitions, processes
 from loadtest.rig.changes import MARKER_DEFINITION, MARKER_TAG, Changes, Delays, Uploads
 from loadtest.rig.rig import Rig, Running
-from tagmill.fleet import packing
 
 # Delays are measured with as many tags, and with all.
 STEPS = (10, 100, 500)
@@ -61,8 +60,6 @@ class ChangeRun:
         chosen = self.options
         self._say(f"generating {chosen.nodes:,} nodes ({chosen.profile})")
         loader.load(chosen.nodes, seed=chosen.seed, profile=chosen.profile)
-        # As servers do in the background.
-        packing.run_all()
         size = documents.mean_bytes()
         sent = Changes()
         with Rig(self._session.url, self._session.log) as rig:

@@ -106,6 +106,7 @@ class Growth:
     def _fleet(self, rig: Rig, nodes: int, reference: Reference) -> None:
         with rig.stack(self.options.workers, self._options) as first:
             first.settle()
+        rig.tidy()
         points = [Point(nodes, tags) for tags in sorted(self.options.tags)]
         with bench.progress(self._session.console) as progress:
             task = progress.add_task("", total=len(points) * self.options.repetitions)
@@ -261,7 +262,7 @@ class GrowthBench(Bench):
         if updates := result["updates"]:
             console.print(
                 f"{updates['accepted_per_second']:.1f} updates/s accepted while "
-                f"{updates['rebuilds']} rebuilds ran; from an update to its tags "
+                f"rebuilds ran ({updates['rebuilds']} ended); from an update to its tags "
                 f"{updates['delay_p50_ms']:.0f} ms (p95 {updates['delay_p95_ms']:.0f} ms)"
             )
         console.print(

@@ -25,6 +25,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from api.cache import controls
 from fixtures import loader
 from fixtures.generate import PROFILES
 from fixtures.tags import SAMPLE_TAGS
@@ -165,6 +166,8 @@ class _Run:
                     self._say(f"{state}, {len(names)} tags, run {repetition + 1}")
                     empty = self._session.log / f"{state}-{repetition}-{len(names)}"
                     self._start(running, {"warm": self._kept, "shared": empty, "cold": None}[state])
+                    # The server has the documents that it sent before; it, too, is to be cold.
+                    controls.flush(controls.Scope())
                     self._measure(state, running, names)
                     self._compare(reference)
                     if state == "warm":

@@ -30,8 +30,9 @@ TABLES = ("node", "document", "partition", "match", "assignment", "vocabulary", 
 MAX_TIMES = 100
 MAX_GROWTH = 2.0
 MAX_EVALUATIONS = 50_000
-# Nodes that come, and as many that go, between two runs of the maintenance.
-STEP = 250
+# The share of the nodes that come, and go, between two runs of the maintenance; autovacuum comes
+# when a fifth of a table has changed.
+STEP = 0.1
 TOGETHER = 50
 
 
@@ -82,15 +83,16 @@ def _run(options: dict[str, Any], session: Session) -> dict[str, Any]:
     before = _size()
     chosen = random.Random(options["seed"])  # noqa: S311 - no secret
     alive = list(Node.objects.filter(deleted_at=None).values_list("system_id", flat=True))
+    step = max(1, int(STEP * nodes))
     changed = moved = 0
     seconds = 0.0
     while changed < options["times"] * nodes:
-        for _ in range(min(STEP, nodes)):
+        for _ in range(step):
             place = chosen.randrange(len(alive))
             alive[place], alive[-1] = alive[-1], alive[place]
             ingest.delete(alive.pop())
-        for first in range(0, min(STEP, nodes), TOGETHER):
-            count = min(TOGETHER, min(STEP, nodes) - first)
+        for first in range(0, step, TOGETHER):
+            count = min(TOGETHER, step - first)
             made = [
                 generate_node(nodes + changed + number, options["seed"], options["profile"])
                 for number in range(count)
@@ -107,6 +109,7 @@ def _run(options: dict[str, Any], session: Session) -> dict[str, Any]:
         while count := compaction.run():
             moved += count
         seconds += time.perf_counter() - begin
+        _vacuum()
     after = _size()
     return {
         **{"bench": "turnover", "machine": machine(), "nodes": nodes, "slots": options["slots"]},
@@ -117,9 +120,14 @@ def _run(options: dict[str, Any], session: Session) -> dict[str, Any]:
     }
 
 
-def _size() -> dict[str, int]:
+def _vacuum() -> None:
     with connection.cursor() as cursor:
         cursor.execute(f"VACUUM {', '.join(TABLES)}")
+
+
+def _size() -> dict[str, int]:
+    _vacuum()
+    with connection.cursor() as cursor:
         cursor.execute(
             "SELECT sum(pg_total_relation_size(name::regclass)) FROM unnest(%s::text[]) AS name",
             [list(TABLES)],

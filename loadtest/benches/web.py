@@ -5,64 +5,26 @@ Times are the browser's own, from the event of the key to the frame that shows t
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
 import statistics
 from argparse import ArgumentParser
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from django.contrib.auth.models import User
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 from rich.console import Console
 from rich.table import Table
 
-from api.web import links
 from fixtures import loader
 from fixtures.generate import PROFILES
 from fixtures.tags import SAMPLE_TAGS
-from loadtest.bench import Bench, BenchError, Session, check_sizes, machine, percentile, settings
+from loadtest.bench import Bench, Session, check_sizes, machine, percentile, settings
+from loadtest.benches import pictures
+from loadtest.benches.opening import LISTEN, OPEN, SHOWN, chromium, entered
 from loadtest.benches.preview import unseen
 from loadtest.rig.rig import Rig, Running
-from tagmill.fleet.models import Node
 
-CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
-WIDTHS = {360: 740, 1280: 800, 2560: 1440}
-SCHEMES = ("light", "dark")
-# Nothing here takes a tenth of it; it ends a run that hangs.
-PATIENCE_MS = 30_000
 WARM = 3
-
-# When the last key came, and how long it took until the page shows the difference that it makes.
-LISTEN = "addEventListener('beforeinput', () => { window.typedAt = performance.now(); }, true)"
-SHOWN = """() => new Promise((done) => {
-  const look = () => {
-    const { preview, draft } = document.querySelector("tm-editor");
-    const result = document.querySelector("tm-change > .stack");
-    const isShown = preview.found?.state === "complete"
-      && preview.asked.definition === draft.definition
-      && result !== null && !result.classList.contains("old");
-    if (isShown) requestAnimationFrame(() => done(performance.now() - window.typedAt));
-    else setTimeout(look, 1);
-  };
-  look();
-})"""
-# A page is open when it has its heading and loads nothing more that it says it loads.
-OPEN = """() => new Promise((done) => {
-  const look = () => {
-    const main = document.querySelector("main");
-    const isOpen = main?.querySelector("h1")
-      && !/Loading \\.\\.\\.|Evaluating \\.\\.\\./.test(main.innerText);
-    if (isOpen) requestAnimationFrame(() => done({
-      open: performance.now(),
-      paint: performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? null,
-    }));
-    else setTimeout(look, 1);
-  };
-  look();
-})"""
 
 
 class WebBench(Bench):
@@ -83,22 +45,31 @@ class WebBench(Bench):
     def run(self, options: dict[str, Any], session: Session) -> dict[str, Any]:
         check_sizes(options, "nodes", "workers", "edits", "opened")
         session.console.print(f"generating {options['nodes']:,} nodes", style="dim")
-        loader.load(options["nodes"], seed=options["seed"], profile=options["profile"])
+        has_pictures = options["screenshots"] is not None
+        small = {"partition_slots": pictures.PARTITION_SLOTS} if has_pictures else {}
         with (
             # The bench types faster than people do, and more than its share.
-            settings(previews_per_minute=1_000_000),
+            settings(previews_per_minute=1_000_000, **small),
             Rig(session.url, session.log) as rig,
         ):
+            loader.load(
+                options["nodes"],
+                seed=options["seed"],
+                profile=options["profile"],
+                clusters=pictures.CLUSTERS if has_pictures else 1,
+            )
             rig.create_tags({tag.name: tag.definition for tag in SAMPLE_TAGS})
             with rig.stack(options["workers"]) as running, chromium() as browser:
                 running.settle()
+                if has_pictures:
+                    pictures.prepare(running)
                 return self._look(running, browser, options)
 
     def _look(
         self, running: Running, browser: Browser, options: Mapping[str, Any]
     ) -> dict[str, Any]:
-        tag = SAMPLE_TAGS[0].name
-        node = Node.objects.order_by("id")[0].system_id
+        tag = pictures.TAG if options["screenshots"] else SAMPLE_TAGS[0].name
+        node = running.api.get(f"tags/{tag}/nodes?limit=1")["results"][0]["system_id"]
         paths = {
             "tags": "/",
             "editor": f"/tags/{tag}",
@@ -114,7 +85,7 @@ class WebBench(Bench):
         pages = {name: self._opened(page, path, options["opened"]) for name, path in paths.items()}
         edits = self._typed(page, paths["editor"], options["edits"])
         if options["screenshots"]:
-            draw(running.stack.url, browser, paths, options["screenshots"])
+            pictures.draw(running.stack.url, browser, paths, options["screenshots"])
         return {
             "bench": "web",
             "machine": machine(),
@@ -161,42 +132,3 @@ class WebBench(Bench):
         for name, times in result["open_ms"].items():
             table.add_row(name, f"{times['paint']:.0f}", f"{times['open']:.0f}")
         console.print(table)
-
-
-@contextlib.contextmanager
-def chromium() -> Iterator[Browser]:
-    """Raises BenchError where there is none. Playwright runs a loop in this thread, in which Django
-    would refuse to ask the database."""
-    path = next(filter(None, map(shutil.which, CHROMIUM)), None)
-    if path is None:
-        raise BenchError("there is no Chromium: apt install chromium")
-    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        try:
-            yield browser
-        finally:
-            browser.close()
-
-
-def entered(url: str, browser: Browser, **look: Any) -> Page:
-    """A page of somebody who is logged in and may do everything."""
-    page = browser.new_context(base_url=url, **look).new_page()
-    page.set_default_timeout(PATIENCE_MS)
-    page.goto(links.make(User.objects.get(username="bench")))
-    return page
-
-
-def draw(url: str, browser: Browser, paths: Mapping[str, str], folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for width, height in WIDTHS.items():
-        for scheme in SCHEMES:
-            size = {"width": width, "height": height}
-            page = entered(url, browser, viewport=size, color_scheme=scheme)
-            for name, path in paths.items():
-                page.goto(path)
-                page.evaluate(OPEN)
-                # Lists come after the page.
-                page.wait_for_load_state("networkidle")
-                page.screenshot(path=folder / f"{name}-{width}-{scheme}.png")
-            page.context.close()

@@ -42,6 +42,7 @@ TAKEN_WITH = {
     "preview": "manage.py bench preview",
     "polls": "manage.py bench polls",
     "cache": "manage.py bench cache",
+    "batch": "manage.py bench batch",
     "fleet": "manage.py bench fleet",
     "capacity": "manage.py capacity",
     "check": "manage.py bench capacity",

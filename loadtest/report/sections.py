@@ -17,6 +17,7 @@ SECTIONS: dict[str, Callable[[str, dict[str, Any]], Section]] = {
     "preview": serving.preview,
     "polls": serving.polls,
     "cache": serving.cache,
+    "batch": serving.batch,
     "fleet": serving.fleet,
     "capacity": planning.capacity,
     "check": planning.check,

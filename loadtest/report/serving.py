@@ -167,3 +167,42 @@ def cache(name: str, result: dict[str, Any]) -> Section:
         *figure(f"{name}-cpu", drawn("cpu_ms")),
         table(["nodes", *(f"{arm}: avg / p99 / CPU ms" for arm in names)], rows),
     ]
+
+
+def batch(name: str, result: dict[str, Any]) -> Section:
+    arms = result["arms"]
+    names = list(dict.fromkeys(arm["name"] for arm in arms))
+    cases = list(dict.fromkeys((arm["state"], arm["table"]) for arm in arms))
+    found = {(arm["name"], arm["state"], arm["table"]): arm for arm in arms}
+
+    def drawn(measure: str, factor: float, x: str) -> str:
+        series = {
+            f"{state}, {table}": [factor * found[arm, state, table][measure] for arm in names]
+            for state, table in cases
+        }
+        return charts.bars(names, series, x=x, log_x=True)
+
+    rows = [
+        [
+            f"{arm['name']}, {arm['state']}, {arm['table']}",
+            f"{arm['round_trips']:,}",
+            f"{1000 * arm['seconds']:,.0f}",
+            f"{1000 * arm['seconds_min']:,.0f} to {1000 * arm['seconds_max']:,.0f}",
+            f"{arm['bytes'] / 1e6:.2f}",
+            f"{arm['blocks_read']:,}",
+            f"{arm['read_ms']:.1f}",
+            f"{arm['disk_bytes'] / 1e6:.2f}",
+            f"{1000 * arm['api_cpu']:,.0f} / {1000 * arm['database_cpu']:,.0f}",
+        ]
+        for arm in arms
+    ]
+    heads = ["", "round trips", "ms", "spread", "MB sent", "blocks read", "waited for them, ms"]
+    said = "; ".join(f"{text(key)} <b>{value:,}</b>" for key, value in result["ratios"].items())
+    return [
+        f"<h2>{result['nodes']:,} documents in {result['groups']} groups, one by one and by "
+        "groups</h2>",
+        f"<p>Medians of {result['repetitions']} alternated runs. {said}.</p>",
+        *figure(f"{name}-seconds", drawn("seconds", 1000, "ms")),
+        table([*heads, "MB of the disk", "CPU ms, API / database"], rows),
+        f"<p>Documents that were not read as they were stored: <b>{result['mismatches']}</b>.</p>",
+    ]

@@ -4,6 +4,7 @@ __all__ = [
     "behaviour",
     "changes",
     "clients",
+    "cold",
     "definitions",
     "generator",
     "http",

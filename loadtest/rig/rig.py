@@ -25,6 +25,7 @@ from loadtest.rig import processes
 from loadtest.rig.http import Api
 from loadtest.rig.stack import Stack, StackError, free_port, running
 from tagmill import config
+from tagmill.fleet import packing
 from tagmill.tags import tags
 from tagmill.work import workers
 from tagmill.work.models import Worker
@@ -114,7 +115,9 @@ class Rig:
             tags.create(name, definition=text)
 
     def tidy(self) -> None:
-        """What PostgreSQL would do by itself after a load, in the midst of a measurement."""
+        """What the server and PostgreSQL would do by themselves after a load, in the midst of a
+        measurement: documents are packed, and tables vacuumed."""
+        packing.run_all()
         self._listener.execute("VACUUM (ANALYZE)")
 
     def wait(self, condition: Callable[[], bool], stack: Stack) -> None:

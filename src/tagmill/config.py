@@ -12,6 +12,7 @@ import inspect
 import itertools
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_core import ErrorDetails
@@ -26,6 +27,7 @@ KIB = 1024
 MIB = 1024 * KIB
 MAX_PORT = 65_535
 MAX_PROCESSES = 64
+OIDC_ROLES = {"viewer", "uploader", "operator", "admin"}
 # Each of a server's processes takes an equal part of these.
 DIVIDED = ("connections_per_address", "unread_bytes", "body_cache_bytes")
 
@@ -81,6 +83,14 @@ class Config(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """What is logged, as one JSON object a line on standard error."""
 
+    trace_url: str = ""
+    """Where traces are sent by OTLP over HTTP, as `http://127.0.0.1:4318` (needs `pip install
+    'tagmill[tracing]'`). Empty: nowhere, and none are made."""
+
+    trace_share: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """The share of requests of which traces are made; those that are part of one already always
+    are."""
+
     cache_url: str = ""
     """Where the counters are that all server processes share (attempts to log in, previews a
     minute): `redis://host:6379/0` (needs `pip install redis`) or `memcached://host:11211` (needs
@@ -95,6 +105,30 @@ class Config(BaseSettings):
     tokens_per_user: Annotated[int, Field(ge=1, le=10_000)] = 50
     """Most tokens issued for one user, and most that the user got by logging in: beyond it, the
     first are refused, and the oldest of the second end."""
+
+    oidc_issuer: str = ""
+    """The provider of OpenID Connect by which people log in at the workbench, as
+    `https://id.example.com/realms/fleet` (needs `pip install 'tagmill[oidc]'`): exactly as its
+    discovery says it. Empty: by name and password alone."""
+
+    oidc_client_id: str = ""
+    """This server's name at the provider. Its redirect URI there is `/login/oidc/callback`."""
+
+    oidc_client_secret: str = ""
+    """The secret that belongs to it."""
+
+    oidc_roles: str = ""
+    """Which groups of the provider have which role, as `fleet-ops=operator,everybody=viewer`. Who
+    has none of them is not let in."""
+
+    oidc_groups_claim: str = "groups"
+    """The claim that lists a user's groups."""
+
+    oidc_name_claim: str = "preferred_username"
+    """The claim that a user is called by here, at the first login."""
+
+    oidc_scopes: str = "openid profile"
+    """What the provider is asked for."""
 
     metrics_token: str = ""
     """What `/metrics` asks for as `Authorization: Bearer`. Empty: it answers only to clients on the
@@ -288,6 +322,27 @@ class Config(BaseSettings):
         if not host or not port.isdigit() or not 0 <= int(port) <= MAX_PORT:
             raise ValueError("must be ADDRESS:PORT, for example 127.0.0.1:8080")
         return value
+
+    @model_validator(mode="after")
+    def _can_log_in(self) -> Self:
+        if not self.oidc_issuer:
+            return self
+        url = urlsplit(self.oidc_issuer)
+        if url.scheme != "https" and url.hostname not in ("127.0.0.1", "localhost", "::1"):
+            raise ValueError("TAGMILL_OIDC_ISSUER must be an https URL")
+        for name in ("oidc_client_id", "oidc_client_secret", "oidc_roles"):
+            if not getattr(self, name):
+                raise ValueError(f"TAGMILL_OIDC_ISSUER needs TAGMILL_{name.upper()}")
+        if unknown := set(self.oidc_role_of.values()) - OIDC_ROLES:
+            known = ", ".join(sorted(OIDC_ROLES))
+            raise ValueError(f"TAGMILL_OIDC_ROLES: {min(unknown)!r} is not one of {known}")
+        return self
+
+    @property
+    def oidc_role_of(self) -> dict[str, str]:
+        """Roles by the provider's groups."""
+        pairs = (pair.rpartition("=") for pair in self.oidc_roles.split(",") if pair.strip())
+        return {group.strip(): role.strip() for group, _, role in pairs}
 
     @model_validator(mode="after")
     def _outlives_a_lost_heartbeat(self) -> Self:

@@ -20,6 +20,7 @@ TagmillError
 │   ├── KindChange            409 kind_change: manual to automatic, or back, is to be asked for
 │   ├── NothingPending        409 nothing_pending: no definition waits to be published
 │   ├── NotComplete           409 not_complete: other clusters are not evaluated
+│   ├── ProtocolTooOld        409 protocol_too_old: the worker is to be upgraded
 │   └── ImageStoreFull        409 image_store_full, with `limit`
 ├── Invalid                   400 invalid, `field` says where
 │   ├── InvalidDefinition     400 invalid_definition, with `column` (1-based) and `caret`
@@ -129,6 +130,10 @@ class NotComplete(Conflict):
 
 class ImageStoreFull(Conflict):
     code = "image_store_full"
+
+
+class ProtocolTooOld(Conflict):
+    code = "protocol_too_old"
 
 
 class Invalid(TagmillError):

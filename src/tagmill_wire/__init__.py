@@ -9,6 +9,7 @@
 - `sets`: bitmaps over an expression set.
 - `sizes`: sizes as people write them.
 - `streams`: standard input, output and error, of any process.
+- `tracing`: traces by OpenTelemetry, where they are on.
 - `zstd`: compressed bodies, unpacked within a bound.
 """
 
@@ -23,6 +24,7 @@ __all__ = [
     "sets",
     "sizes",
     "streams",
+    "tracing",
     "zstd",
 ]
 

@@ -15,6 +15,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 VERSION = 4
 """What a later version added, a worker of an earlier one never asks for and is never sent."""
+OLDEST = 1
+"""The oldest version that a server answers. A worker of an earlier one is told to upgrade."""
 NEXT_SINCE = 2
 """The version that added `next` of a completion."""
 SETS_SINCE = 3

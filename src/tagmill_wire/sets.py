@@ -28,6 +28,13 @@ class Order:
         """Raises KeyError for one that is not of the set."""
         return bitmap.from_slots(self.positions[key] for key in expressions)
 
+    def split(self, expressions: Sequence[int]) -> tuple[int, list[int]]:
+        """Expressions of the set, as bits, and others. They are given ascending."""
+        if len(expressions) == len(self.ids) and list(expressions) == list(self.ids):
+            return self.everything, []
+        ours = [key for key in expressions if key in self.positions]
+        return self.bits(ours), [key for key in expressions if key not in self.positions]
+
     def expressions(self, bits: int) -> list[int]:
         if bits == self.everything:
             return list(self.ids)

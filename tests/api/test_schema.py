@@ -115,6 +115,9 @@ def test_bodies_have_the_constraints_that_the_server_enforces(schema: Any) -> No
     assert len(bodies["WorkerTokenInRequest"]["oneOf"]) == 2
     name = bodies["TagFieldsRequest"]["properties"]["name"]
     assert name["pattern"] == "^[A-Za-z0-9_-]{1,256}$"
+    item = bodies["AssignmentRequest"]["properties"]["add"]["items"]
+    assert (item["minLength"], re.search(item["pattern"], "a\0b")) == (1, None)
+    assert re.search(item["pattern"], "a b\n")
 
 
 def test_every_link_leads_to_an_operation(schema: Any) -> None:

@@ -74,3 +74,9 @@ def test_options_name_the_methods_and_describe_nothing(viewer: APIClient) -> Non
     answer = viewer.options("/api/v1/tags/")
     assert (answer.status_code, answer.content) == (204, b"")
     assert {"GET", "POST"} <= set(answer["Allow"].split(", "))
+
+
+def test_a_whole_number_may_be_written_with_a_point() -> None:
+    number = serializers.IntegerField()
+    assert mistyped(number, 2.0) is None and number.run_validation(2.0) == 2
+    assert mistyped(number, 2.5) == mistyped(number, "2") == ["must be a whole number"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from collections.abc import Callable, Iterator
 
@@ -11,6 +12,9 @@ from django.test import Client, override_settings
 
 from api.web import files, links
 from tests.support.http import make_user
+
+# Compressed, all pages together.
+MAX_BYTES = 250_000
 
 
 @pytest.fixture
@@ -102,3 +106,8 @@ def test_files_have_an_address_of_their_content_and_are_kept_for_ever(ann: User)
     assert answer["Content-Type"].startswith("text/javascript")
     assert "immutable" in answer["Cache-Control"]
     assert client.get(files.address("vendor/lit.d.mts")).status_code == 404
+
+
+def test_all_that_a_browser_loads_is_small() -> None:
+    texts = (files.FOLDER / path for path in files.paths() if not path.endswith(".txt"))
+    assert sum(len(gzip.compress(text.read_bytes())) for text in texts) < MAX_BYTES

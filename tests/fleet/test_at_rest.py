@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterator
 from io import StringIO
 
@@ -346,6 +347,30 @@ def test_packed_rows_stay_in_the_table(packed: None) -> None:
         "SELECT pg_relation_size(reltoastrelid) FROM pg_class WHERE oid = 'document'::regclass"
     )
     assert after == out
+
+
+def test_two_clusters_with_the_very_same_documents_have_a_dictionary_each(
+    db: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where zstd's number, which is drawn, is the same for both."""
+    drawn = iter([40_000, 40_000, 40_001])
+    monkeypatch.setattr(secrets, "choice", lambda _: next(drawn))
+    for cluster in ("north", "south"):
+        clusters.create(cluster)
+        store(PLATFORM, cluster, prefix=cluster)
+    assert packing.run_all() == 2 * NODES
+    found = DocumentDictionary.objects.values_list("cluster__name", "id", "version")
+    assert [(name, version) for name, _, version in found.order_by("cluster__name")] == [
+        ("north", 1),
+        ("south", 1),
+    ]
+    one, two = (bytes(item.data) for item in DocumentDictionary.objects.order_by("cluster"))
+    assert one[:4] + one[8:] == two[:4] + two[8:]
+    assert texts() == {
+        f"{cluster}{number}": text
+        for cluster in ("north", "south")
+        for number, text in enumerate(PLATFORM)
+    }
 
 
 def page(is_packed: bool = True) -> tuple[Batch | PackedBatch, bytes]:

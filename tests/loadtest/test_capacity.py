@@ -311,6 +311,8 @@ def test_a_worker_is_allowed_what_it_has_to_hold() -> None:
     assert made.worker.image_bytes > held * unit.size("image", demand)
     # Both the images and the batches that they were made of are in its memory.
     assert made.worker.memory > held * unit.size("image", demand)
+    # Pages of packed documents are larger than those of JSON, which the costs are of.
+    assert made.worker.store_bytes > 2 * held * unit.size("store", demand)
     assert "--image-bytes" in made.worker.flags
     assert "--store-bytes" in made.worker.flags
 

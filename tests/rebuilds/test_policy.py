@@ -124,12 +124,12 @@ def test_one_expression_of_one_partition_is_leased_however_long_it_takes() -> No
 
 def test_a_partition_waits_for_each_kind_of_what_is_stale_in_it() -> None:
     stale = [
-        Stale(1, 1, 7),
-        Stale(2, 1, None),
-        Stale(3, 1, None, is_forced=True),
-        Stale(4, 1, None, is_preview=True),
-        Stale(5, 1, 7),
-        Stale(5, 2, None, is_forced=True),
+        Stale(1, [1], 7),
+        Stale(2, [1], None),
+        Stale(3, [1], None, is_forced=True),
+        Stale(4, [1], None, is_preview=True),
+        Stale(5, [1], 7),
+        Stale(5, [2], None, is_forced=True),
     ]
     assert policy.kinds(stale) == {
         **{1: CHANGE, 2: DEFINITION, 3: REBUILD, 4: PREVIEW},
@@ -139,14 +139,25 @@ def test_a_partition_waits_for_each_kind_of_what_is_stale_in_it() -> None:
 
 def test_a_lease_for_definitions_leaves_what_was_forced_to_the_next() -> None:
     new, forced, changed = (
-        Stale(1, 1, None),
-        Stale(1, 2, None, is_forced=True),
-        Stale(1, 3, 7),
+        Stale(1, [1], None),
+        Stale(1, [2], None, is_forced=True),
+        Stale(1, [3], 7),
     )
     assert policy.named([new, forced, changed], DEFINITION) == ([new], DEFINITION)
     assert policy.named([forced, changed], DEFINITION) == ([forced, changed], REBUILD)
     assert policy.named([new, forced, changed], REBUILD) == ([new, forced, changed], REBUILD)
     assert policy.named([new, forced, changed], CHANGE) == ([changed], CHANGE)
+
+
+def test_the_first_of_what_is_stale_are_so_many_expressions_whatever_they_wait_for() -> None:
+    stale = [Stale(1, [1, 4, 6], 7), Stale(1, [2, 3], None)]
+    assert policy.count(stale) == 5
+    assert policy.first(stale, 2) == [Stale(1, [1, 4], 7)]
+    assert policy.first(stale, 4) == [stale[0], Stale(1, [2], None)]
+    assert policy.first(stale, 9) == stale and policy.first(stale, 0) == []
+    previews = [Stale(1, [7, 8, 9], None, is_preview=True)]
+    riding, _ = policy.named([Stale(1, list(range(10, 18)), None), *previews], REBUILD)
+    assert riding[1:] == [previews[0]._replace(expressions=[7, 8])]
 
 
 def test_learning_waits_until_there_is_nothing_else() -> None:

@@ -356,6 +356,8 @@ def test_readers_never_see_old_or_torn_bodies_whatever_happens_to_the_servers(
     """They are frozen, emptied, full, restarted with old content; members come and go."""
     reads = int(os.environ.get("TAGMILL_RACE_READS", "3000"))
     found = Race(reads, reads / 100, tmp_path / "members").run()
+    # `make race` shows it.
+    print(f"\n{found}")
     assert (found.stale, found.torn) == (0, 0)
     assert found.reads >= reads
     assert found.hits > 0

@@ -177,6 +177,7 @@ class Clients:
         self._stack = stack
         self._tokens = {role: token_of(role) for role in ("uploader", "viewer")}
         self.running: list[Future[Any]] = []
+        self._queued = 0
 
     def put(
         self, node: str, body: bytes, role: str = "uploader", probe: str = "lshw", **headers: str
@@ -193,9 +194,9 @@ class Clients:
 
     def queue(self, *given: Any, **headers: str) -> Future[Any]:
         """As `put`, and wait until it waits."""
-        before = self.waiting()
         found = self.put(*given, **headers)
-        until(lambda: self.waiting() == before + 1, "an upload to wait")
+        self._queued += 1
+        until(lambda: self.waiting() == self._queued, "an upload to wait")
         return found
 
     def waiting(self) -> int:
@@ -222,8 +223,13 @@ def all_threads_wait(clients: Clients) -> Iterator[psycopg.Connection[Any]]:
 def shared_stack(
     django_db_setup: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stack]:
-    """Its uploads settle themselves."""
-    yield from server(tmp_path_factory.mktemp("server"), TAGMILL_SETTLE_SECONDS="5")
+    """Its uploads settle themselves. What waits for a lock here waits until the test gives it back,
+    however long the test takes until then: were it given up, those that wait behind it would begin
+    before all of them are there."""
+    settings = {"TAGMILL_SETTLE_SECONDS": "5", "TAGMILL_LOCK_SECONDS": "600"}
+    yield from server(
+        tmp_path_factory.mktemp("server"), **settings, TAGMILL_STATEMENT_SECONDS="600"
+    )
 
 
 @pytest.fixture

@@ -12,7 +12,16 @@ from drf_spectacular.generators import SchemaGenerator
 from twisted.internet.testing import MemoryReactorClock
 
 from api.roles import GROUPS, Role
-from api.server import batches, documents, events, expression_sets, images, imports, lease
+from api.server import (
+    batches,
+    dictionaries,
+    documents,
+    events,
+    expression_sets,
+    images,
+    imports,
+    lease,
+)
 from api.server.app import Server
 from api.server.described import OPERATIONS
 from api.server.http import Route
@@ -21,12 +30,14 @@ from api.server.operations import Operation
 from loadtest.rig.stack import Stack
 from tagmill.config import load
 from tagmill.fleet import incarnation
+from tagmill_wire import frames
 from tests.server.test_serve import call, token_of, worker
 from tests.server.test_workers import fleet, partition
 
 __all__ = ["fleet"]
 
 PLACES = {
+    "dictionary": "7",
     "image": "newest",
     **{"uuid": "0d3f5c9e-6a55-4a7c-8d62-5f3f0a3c9b11", "partition": "7"},
     "version": "0" * 32,
@@ -122,6 +133,7 @@ def test_native_endpoints_take_those_whom_their_description_names(stack: Stack) 
         lease.OPERATION,
         batches.OPERATION,
         expression_sets.OPERATION,
+        dictionaries.OPERATION,
         images.GET,
         images.PUT,
     ):
@@ -137,8 +149,9 @@ def test_an_answer_has_the_headers_that_are_described(fleet: Stack) -> None:
     headers = {"Authorization": header, "Accept_Encoding": "zstd"}
     page, _ = call(fleet, "GET", path, **headers)
     described = batches.OPERATION.answers
-    # It is the last page.
-    assert described[200].headers.keys() - page.headers.keys() == {"Tagmill-Next"}
+    # It is the last page, and JSON.
+    missing = {"Tagmill-Next", frames.DICTIONARIES}
+    assert described[200].headers.keys() - page.headers.keys() == missing
     same, _ = call(fleet, "GET", path, If_None_Match=page.headers["ETag"], **headers)
     assert same.status == 304
     assert described[304].headers.keys() <= {*same.headers.keys()}

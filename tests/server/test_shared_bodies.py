@@ -140,6 +140,9 @@ def test_no_answer_is_old_or_torn_while_cache_servers_are_in_trouble(pair: Pair)
         thread.start()
     for thread in work:
         thread.join()
+    # `make race` shows it.
+    print(f"\nover HTTP: {done[0]} reads, {committed[0]} writes, {trouble.count} disturbances,")
+    print(f"{len(wrong)} old or torn; {sum(map(misses, pair.stacks))} builds")
     assert wrong == []
     assert done[0] >= reads
     assert committed[0] > 0

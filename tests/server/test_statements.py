@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from msgspec import UNSET
 
 from api.server import batches, completion, lease, versioned
 from api.server.batches import Question, Slice
@@ -29,7 +30,7 @@ from tagmill_wire.messages import (
     load,
 )
 from tests.support.fleet import ANY, GPU, HAS_GPU, put
-from tests.support.workers import evaluated
+from tests.support.workers import evaluated, said
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -38,10 +39,15 @@ PARTITIONS = 16
 # begun; what is stale; leases; definitions; and the transaction's begin and commit.
 LEASE = 10
 # The caller; partitions locked; incarnation and expressions; matches locked; `settled_rev` moved;
-# leases and jobs ended; who waits; begin and commit; the time of changes charged to their quota.
-COMPLETION = 10
-# Both, of one caller.
-FUSED = LEASE + COMPLETION - 1
+# leases and jobs ended; what is still stale; whether anybody waits; begin and commit; the time of
+# changes charged to their quota.
+COMPLETION = 11
+# Both, of one caller, whose quotas are charged with the heartbeat.
+FUSED = LEASE + COMPLETION - 2
+# By an expression set: what the matches are says whether anything is stale, and the incarnation,
+# and what is current; so that the next lease need not ask for it in place of definitions.
+COMPLETION_BY_SET = COMPLETION - 2
+FUSED_BY_SET = LEASE + COMPLETION_BY_SET - 3
 
 
 class Protocol:
@@ -59,7 +65,8 @@ class Protocol:
     def evaluate(self, leased: LeaseAnswer, following: NextLease | None = None) -> bytes:
         """The body of the completion."""
         named = str(self.worker.incarnation)
-        results = [evaluated(leased, item) for item in leased.leases]
+        answer = evaluated if leased.set is UNSET else said
+        results = [answer(leased, item) for item in leased.leases]
         return dump(Completion(str(self.worker.uuid), named, results, following))
 
     def complete(self, body: bytes) -> CompletionAnswer:
@@ -87,7 +94,7 @@ def test_a_page_is_two_statements_and_one_that_the_worker_or_the_cache_has_is_on
 ) -> None:
     """A look at everything that decides, and the page."""
     part = Slice(str(protocol.worker.incarnation), 1, None, 1024, 1 << 20)
-    asked = Question(protocol.token, protocol.holds[0], part, is_packed=False, known=None)
+    asked = Question(protocol.token, protocol.holds[0], part, form=versioned.JSON, known=None)
     read, said = counted(lambda: batches.look(asked, lambda _: False))
     assert read.page is not None and len(load(Batch, b"".join(read.page.entry.pieces())).nodes) == 8
     assert len(said) == 2, said
@@ -129,9 +136,24 @@ def test_a_completion_brings_the_next_lease_for_less(protocol: Protocol, most: i
     assert len(asked) == FUSED, asked
 
 
-def test_a_lease_by_an_expression_set_costs_as_many(protocol: Protocol) -> None:
-    """The first one stores the set; then the set is asked for in place of definitions."""
+@pytest.mark.parametrize("most", [1, PARTITIONS // 2])
+def test_what_names_an_expression_set_is_fewer_statements(protocol: Protocol, most: int) -> None:
+    """Once the set is stored. Nothing of it grows with the partitions. One node of each has
+    changed: more are told by expression."""
     first, asked = counted(lambda: protocol.lease(1, sets=True))
     assert (first.expressions, len(asked)) == ({}, LEASE + 1), asked
-    leased, asked = counted(lambda: protocol.lease(1, sets=True))
-    assert (leased.set, leased.expressions, len(asked)) == (first.set, {}, LEASE), asked
+    protocol.complete(protocol.evaluate(first))
+    while (answer := protocol.lease(64, sets=True)).leases:
+        protocol.complete(protocol.evaluate(answer))
+    put(*(f"n{8 * number}" for number in range(PARTITIONS)), xml=GPU.replace(b"core", b"other"))
+    leased, asked = counted(lambda: protocol.lease(most, sets=True))
+    assert (leased.set, len(leased.leases), len(asked)) == (first.set, most, LEASE), asked
+    body = protocol.evaluate(leased)
+    done, asked = counted(lambda: protocol.complete(body))
+    assert [item.outcome for item in done.results] == ["applied"] * most
+    assert len(asked) == COMPLETION_BY_SET, asked
+    leased = protocol.lease(most - 1 or 1, sets=True)
+    body = protocol.evaluate(leased, NextLease(1, protocol.holds, [], None, sets=True))
+    done, asked = counted(lambda: protocol.complete(body))
+    assert done.next is not None and done.next.leases
+    assert len(asked) == FUSED_BY_SET, asked

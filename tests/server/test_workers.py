@@ -122,6 +122,33 @@ def test_a_page_goes_out_as_it_is_stored_to_who_takes_it(fleet: Stack) -> None:
     assert plain == packed and len(plain) == dictionaries.MIN_DOCUMENTS + 1
     assert (first, second) == ("application/json", frames.MEDIA_TYPE) and one != two
 
+    # Without the dictionary, which is fetched once.
+    accept = f"{frames.NAMED_TYPE}, {frames.MEDIA_TYPE}, application/json"
+    asked = {"Authorization": header, "Accept": accept, "Accept_Encoding": "zstd"}
+    response, data = call(fleet, "GET", path, **asked)
+    (key,) = frames.named(response.headers[frames.DICTIONARIES])
+    assert response.headers["Content-Type"] == frames.MEDIA_TYPE
+    assert response.headers["ETag"] not in (one, two)
+    place = f"/api/v1/partitions/{partition('north')}/dictionaries/{key}"
+    fetched, content = call(fleet, "GET", place, **asked)
+    assert (fetched.status, fetched.headers["Content-Encoding"]) == (200, "zstd")
+    assert "immutable" in fetched.headers["Cache-Control"]
+    head = PageHead.read(response.headers.get)
+    page = pages.read(head, 1, data, is_zstd=True, dictionaries=[content])
+    assert pages.entries(page.data) == plain
+    asked["If_None_Match"] = fetched.headers["ETag"]
+    assert call(fleet, "GET", place, **asked)[0].status == 304
+
+    def status(other: str, number: int, token: str = header) -> int:
+        address = f"/api/v1/partitions/{partition(other)}/dictionaries/{number}"
+        return int(call(fleet, "GET", address, Authorization=token)[0].status)
+
+    # It is made of documents of one cluster.
+    stranger, _ = of_cluster(fleet, "south")
+    assert (status("north", key), status("south", key)) == (200, 404)
+    assert (status("north", key, stranger), status("south", key, stranger)) == (404, 404)
+    assert (status("north", 1), status("north", 9999999999999999999)) == (404, 404)
+
 
 def test_leases_whose_answer_was_lost_are_given_again_at_once(fleet: Stack) -> None:
     header, uuid = worker(fleet)
@@ -281,6 +308,22 @@ def test_only_a_worker_that_speaks_it_is_told_the_newer_protocol(fleet: Stack) -
             Content_Type="application/json",
         )
         assert (response.status, json.loads(data).get("protocol")) == (201, answered)
+
+
+def test_a_worker_that_is_too_old_is_told_to_upgrade(fleet: Stack) -> None:
+    _, token = workers.issue_token("ancient", "all")
+    said = {"name": "w", "evaluator": "lxml", "version": "0.0.9", "protocol": 0}
+    response, data = call(
+        fleet,
+        "POST",
+        "/api/v1/workers/register",
+        json.dumps(said),
+        Authorization=f"Worker {token}",
+        Content_Type="application/json",
+    )
+    problem = json.loads(data)
+    assert (response.status, problem["code"]) == (409, "protocol_too_old")
+    assert "0.0.9" in problem["detail"] and "upgrade the worker" in problem["detail"]
 
 
 def test_an_expression_set_is_fetched_once_for_ever(fleet: Stack) -> None:

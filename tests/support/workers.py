@@ -7,10 +7,12 @@ from typing import Any
 
 from django.db import connection
 from lxml import etree
+from msgspec import UNSET
 
 from tagmill.fleet import batches
 from tagmill.fleet.models import Cluster
 from tagmill.flows import completions
+from tagmill.matches import expression_sets
 from tagmill.tags import tags
 from tagmill.work import leases, workers
 from tagmill.work.models import Worker
@@ -26,6 +28,10 @@ from tagmill_wire.messages import (
     PartitionResult,
     Register,
 )
+from tagmill_worker.evaluators.passes import PageAnswer
+from tagmill_worker.job import plan
+from tagmill_worker.pages import Page
+from tagmill_worker.sets import DefinedSet, defined
 from tests.support.fleet import HAS_GPU
 
 
@@ -75,6 +81,27 @@ def evaluated(answer: LeaseAnswer, lease: LeasedPartition) -> PartitionResult:
         for item in lease.expressions
     }
     return result(lease, members, rev)
+
+
+def set_of(answer: LeaseAnswer) -> DefinedSet | None:
+    if answer.set is UNSET:
+        return None
+    return defined(answer.set, expression_sets.definitions(answer.set))
+
+
+def said(answer: LeaseAnswer, lease: LeasedPartition, *, by_set: bool = True) -> PartitionResult:
+    """What a worker that holds nothing says of a lease: its own words, and lxml's verdicts."""
+    assert answer.incarnation is not None
+    job = plan(lease, answer.expressions, None, answer.incarnation, set_of(answer))
+    rev, nodes = pages(lease.partition, job.since)
+    job.pages.append(Page(lease.partition, rev, None, is_empty=False, data=b""))
+    members = {
+        key: bitmap.from_slots(slots_of(item.text, nodes))
+        for key, item in job.pass_.expressions.items()
+    }
+    slots = bitmap.from_slots(node.slot for node in nodes)
+    job.fetched(PageAnswer(slots, members, len(nodes), 0.01))
+    return job.result(by_set=by_set)
 
 
 def complete(worker: Worker, *results: PartitionResult) -> CompletionAnswer:

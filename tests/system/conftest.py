@@ -14,6 +14,7 @@ import pytest
 from django.db import connection
 
 from api import tokens
+from api.models import SigningKey
 from api.roles import Role
 from fixtures import loader
 from loadtest.references import documents
@@ -29,6 +30,7 @@ from tests.support.sql import database_url
 
 PATIENCE_SECONDS = 60
 LEASE_SECONDS = 2
+SECRET_PART = 24
 
 
 class System:
@@ -41,11 +43,23 @@ class System:
         _, token = tokens.issue(make_user("admin"), Role.ADMIN, days=1)
         self.stack = Stack(f"127.0.0.1:{free_port()}", worker_token, directory)
         self.token = token
+        self.secrets = [token, worker_token]
+        """What must be in no log, whatever happens."""
         self.connect()
 
     def connect(self) -> None:
         """Anew, when the server is another process."""
         self.api = Api(self.stack.url, self.token)
+
+    def log(self, name: str) -> str:
+        return (self.stack.log / f"{name}.log").read_text(errors="replace")
+
+    def assert_nothing_leaked(self) -> None:
+        secrets = [*self.secrets, *SigningKey.objects.values_list("key", flat=True)]
+        for log in self.stack.log.glob("*.log"):
+            text = log.read_text(errors="replace")
+            # By the end of each: what says which token it is may be there.
+            assert not [each for each in secrets if each[-SECRET_PART:] in text], log
 
     def tag(self, name: str, definition: str) -> None:
         self.api.post("tags/", {"name": name, "definition": definition})
@@ -146,6 +160,7 @@ def system(settings_of_processes: pytest.MonkeyPatch, tmp_path: Path) -> Iterato
     with running(made.stack):
         made.stack.start_server()
         yield made
+    made.assert_nothing_leaked()
     settings_of_processes.undo()
     config.load.cache_clear()
     with psycopg.connect(database_url(), autocommit=True) as cleaner:

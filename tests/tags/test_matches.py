@@ -168,20 +168,21 @@ def test_equal_definitions_share_an_expression_and_its_matches(partition: Partit
     assert tag("one").pending_expression == tag("two").pending_expression
     assert tag("one").pending_expression != tag("other").pending_expression
     assert Expression.objects.count() == 2
-    assert len(staleness.stale([partition.id])) == 2
+    (stale,) = staleness.stale([partition.id])
+    assert len(stale.expressions) == 2
 
 
 def test_stale_is_what_has_no_match_at_the_partitions_rev(
     expression: Expression, partition: Partition
 ) -> None:
-    assert staleness.stale([partition.id]) == [(partition.id, expression.id, None, False, False)]
+    assert staleness.stale([partition.id]) == [(partition.id, [expression.id], None, False, False)]
     apply(expression, partition, 8, ())
-    assert staleness.stale([partition.id]) == [(partition.id, expression.id, 8, False, False)]
+    assert staleness.stale([partition.id]) == [(partition.id, [expression.id], 8, False, False)]
     assert staleness.stale_partitions() == [partition.id]
     apply(expression, partition, 9, ())
     assert staleness.stale([partition.id]) == [] == staleness.stale_partitions()
     put("a", xml=BARE)
-    assert staleness.stale([partition.id]) == [(partition.id, expression.id, 9, False, False)]
+    assert staleness.stale([partition.id]) == [(partition.id, [expression.id], 9, False, False)]
 
 
 def test_what_nothing_names_is_not_stale_but_a_live_preview_is(

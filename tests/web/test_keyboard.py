@@ -8,7 +8,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tagmill.tags import tags
-from tagmill.tags.models import Tag
+from tagmill.tags.models import Preview, Tag
+from tests.support.fleet import tag
+from tests.support.threads import until
 from tests.support.workers import a_worker, work
 from tests.web.conftest import Seat
 
@@ -24,20 +26,21 @@ FOCUSED = """() => {
 }"""
 
 
-def tab_to(page: Page, name: str) -> None:
+def tab_to(page: Page, name: str, key: str = "Tab") -> None:
     """Tab until the element with this text or label has the focus."""
     for _ in range(MAX_TABS):
-        page.keyboard.press("Tab")
+        page.keyboard.press(key)
         if page.evaluate(FOCUSED) == name:
             return
     raise AssertionError(f"no Tab leads to {name!r}")
 
 
-def test_keys_lead_from_the_list_through_the_editor_and_back(
+def test_keys_lead_from_the_list_through_the_editor_to_a_saved_tag(
     stack: object, sit: Callable[..., Seat]
 ) -> None:
     tags.create("gpu", definition="//node")
-    work(a_worker())
+    worker = a_worker()
+    work(worker)
     page = sit().see("/")
     expect(page.get_by_role("link", name="gpu")).to_be_visible()
     page.keyboard.press("Tab")
@@ -50,14 +53,15 @@ def test_keys_lead_from_the_list_through_the_editor_and_back(
     tab_to(page, "Definition")
     page.keyboard.press("End")
     page.keyboard.type("[@id]")
+    until(lambda: Preview.objects.filter(expression__text="//node[@id]").exists(), "it is asked")
+    work(worker)
+    expect(page.get_by_label("What it matches")).to_contain_text("60 of 60 nodes")
     # The editor lets go: Tab is no character of definitions.
     tab_to(page, "Namespaces")
-    for _ in range(MAX_TABS):
-        page.keyboard.press("Shift+Tab")
-        if page.evaluate(FOCUSED) == "Discard":
-            break
+    tab_to(page, "Save", "Shift+Tab")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("textbox", name="Definition")).to_have_text("//node")
+    expect(page.get_by_text("Published: 60 nodes.")).to_be_visible()
+    assert tag("gpu").expression.text == "//node[@id]"  # type: ignore[union-attr]
 
 
 def test_a_thousand_tags_are_a_few_rows(stack: object, sit: Callable[..., Seat]) -> None:

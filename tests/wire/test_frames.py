@@ -90,3 +90,23 @@ def test_a_batch_is_unpacked_within_its_bound() -> None:
 def test_what_is_no_batch_is_refused(data: bytes) -> None:
     with pytest.raises(WireError):
         frames.load(data, MOST)
+
+
+def test_a_batch_may_leave_out_the_dictionaries_that_it_names() -> None:
+    key = frames.identity(MADE.content)
+    batch = PackedBatch(
+        1, 3, [PackedNode(0, 1, {"lshw": MADE.packed(XML, key=key)})], None, {key: MADE.content}
+    )
+    header = frames.names(batch.dictionaries)
+    data = frames.dump(frames.without_dictionaries(batch))
+    assert frames.named(header) == [key] and len(data) < len(MADE.content)
+    assert frames.load(data, MOST, [MADE.content]) == frames.load(frames.dump(batch), MOST)
+    with pytest.raises(WireError, match=str(key)):
+        frames.load(data, MOST, [MADE.content[:-1]])
+
+
+@pytest.mark.parametrize("header", ["x", "1,,2", "-1", "9" * 20, ",".join(["1"] * 65)])
+def test_a_header_that_names_no_dictionaries_is_refused(header: str) -> None:
+    assert frames.named(None) == frames.named("") == []
+    with pytest.raises(WireError, match=frames.DICTIONARIES):
+        frames.named(header)

@@ -132,6 +132,8 @@ class MockApi(Resource):
         call = {"partitions": "batch", "expression-sets": "set"}.get(path.split("/")[0])
         if "/images/" in path:
             call = "share" if request.method == b"PUT" else "image"
+        if "/dictionaries/" in path:
+            call = "dictionary"
         call = call or path.removeprefix("workers/")
         request.setHeader("Content-Type", "application/json")
         request.body = body = request.content.read()
@@ -147,6 +149,8 @@ class MockApi(Resource):
         path = request.path.decode().removeprefix("/api/v1/")
         if "/images/" in path:
             return self._image(request, path)
+        if "/dictionaries/" in path:
+            return problem(404, "not_found")(request)
         if path.startswith("partitions/"):
             return self._batch(request, int(path.split("/")[1]))
         if path.startswith("expression-sets/"):

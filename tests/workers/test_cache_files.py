@@ -206,6 +206,20 @@ def test_eviction_ends_two_percent_below_and_spares_what_is_in_use() -> None:
     assert made.size == 6800
 
 
+def test_clean_ones_go_before_dirty_ones_and_none_that_is_on_its_way() -> None:
+    """Idle or not: a dirty one costs its work once more, a clean one only a fetch."""
+    clock = Clock()
+    made = entries(clock, 8)
+    for entry in made:
+        entry.dirty_since = None if entry.partition == 3 else clock.seconds()
+    clock.advance(IDLE_SECONDS + 1)
+    made.touch(3)
+    first, last = made.get(0), made.get(7)
+    assert first is not None and last is not None
+    first.is_flushing = last.is_flushing = True
+    assert [entry.partition for entry in made.surplus(set())] == [3, 1]
+
+
 def test_what_is_asked_for_in_a_circle_stays() -> None:
     """Where the oldest would be evicted for the newest, none would ever be hit."""
     clock = Clock()

@@ -10,6 +10,8 @@ import pytest
 import zstandard
 from twisted.web.http_headers import Headers
 
+from tagmill_wire import frames
+from tagmill_wire.frames import PackedBatch, PackedNode
 from tagmill_wire.messages import Heartbeat, Register
 from tagmill_worker import client as clients
 from tagmill_worker import pages
@@ -23,6 +25,7 @@ from tagmill_worker.errors import (
     Unavailable,
     WorkerGone,
 )
+from tests.wire.test_frames import MADE, XML
 from tests.workers import mockapi
 from tests.workers.running import run
 from tests.workers.test_worker import FAULTS, Rig
@@ -169,6 +172,66 @@ def test_a_page_that_is_not_compressed_is_read_too() -> None:
         assert pages.nodes(page.data) == []
         registered = await rig.client.register(Register("w", "lxml", "1"))
         assert registered.worker == "worker-1"
+        await rig.client.close()
+        await rig.close()
+
+    run(story())
+
+
+KEY = frames.identity(MADE.content)
+NODES = [(0, 4, {"lshw": XML.decode()})]
+BRINGS = PackedBatch(1, 4, [PackedNode(0, 4, {"lshw": MADE.packed(XML, key=KEY)})], None, {})
+
+
+def page_of(batch: PackedBatch, **headers: str) -> mockapi.Fault:
+    return mockapi.body(zstandard.compress(frames.dump(batch)), **HEAD, **headers)
+
+
+NAMES = page_of(BRINGS, Tagmill_Dictionaries=str(KEY))
+
+
+@pytest.mark.parametrize("is_packed", [True, False])
+def test_a_dictionary_is_fetched_once_and_each_page_is_whole(is_packed: bool) -> None:
+    async def story() -> None:
+        rig = Rig()
+        rig.api.faults["batch"] += [NAMES, NAMES]
+        packed = mockapi.body(zstandard.compress(MADE.content), Content_Encoding="zstd")
+        rig.api.faults["dictionary"].append(packed if is_packed else mockapi.body(MADE.content))
+        found = [await fetch(rig.client), await fetch(rig.client)]
+        assert [pages.entries(page.data) for page in found] == [NODES, NODES]
+        assert [call for call, _ in rig.api.requests] == ["batch", "dictionary", "batch"]
+        # As from a disk, or from another worker.
+        kept = pages.packed(1, 4, found[0].data)
+        assert pages.entries(kept.data) == NODES
+        for cut in (kept.data[:-1], kept.data[:10], kept.data + b"x", pages.JOINED):
+            with pytest.raises(ProtocolError, match="a page"):
+                pages.packed(1, 4, cut)
+        await rig.client.close()
+        await rig.close()
+
+    run(story())
+
+
+def test_a_page_whose_dictionary_has_gone_is_asked_for_whole() -> None:
+    async def story() -> None:
+        rig = Rig()
+        whole = PackedBatch(1, 4, BRINGS.nodes, None, {KEY: MADE.content})
+        rig.api.faults["batch"] += [NAMES, page_of(whole)]
+        assert pages.entries((await fetch(rig.client)).data) == NODES
+        assert [call for call, _ in rig.api.requests] == ["batch", "dictionary", "batch"]
+        await rig.client.close()
+        await rig.close()
+
+    run(story())
+
+
+def test_another_dictionary_than_was_named_is_a_protocol_error() -> None:
+    async def story() -> None:
+        rig = Rig()
+        rig.api.faults["batch"].append(NAMES)
+        rig.api.faults["dictionary"].append(mockapi.body(b"another"))
+        with pytest.raises(ProtocolError, match=str(KEY)):
+            await fetch(rig.client)
         await rig.client.close()
         await rig.close()
 

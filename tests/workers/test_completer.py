@@ -82,7 +82,7 @@ class Sender:
 
     def add(self, partition: int, size: int, incarnation: str = "first", verdicts: int = 0) -> None:
         lease = SimpleNamespace(partition=partition)
-        job: Any = SimpleNamespace(lease=lease, incarnation=incarnation)
+        job: Any = SimpleNamespace(lease=lease, incarnation=incarnation, trace="")
         self.completer.add(job, result_of(partition, size), verdicts)
 
 

@@ -33,7 +33,7 @@ from twisted.web.error import SchemeNotSupported
 from twisted.web.http import PotentialDataLoss
 from twisted.web.http_headers import Headers
 
-from tagmill_wire import frames
+from tagmill_wire import frames, tracing
 from tagmill_wire.images import IMAGE, MEDIA_TYPE, NEWEST
 from tagmill_wire.messages import (
     TOKEN_SCHEME,
@@ -57,6 +57,7 @@ from tagmill_wire.messages import (
 from tagmill_wire.pagehead import PageHead
 from tagmill_worker import pages
 from tagmill_worker.cache import bundle
+from tagmill_worker.dictionaries import Dictionaries
 from tagmill_worker.errors import (
     AnswerTooLarge,
     ImageMissing,
@@ -82,8 +83,10 @@ MAX_ANSWER_BYTES = 64 * 1024 * 1024
 # Heartbeat, long-poll, page, completion, and a page to be warmed at the same time.
 CONNECTIONS = 5
 MAX_DETAIL = 300
-# Servers of before know JSON alone, and never look.
-BATCH_TYPES = f"{frames.MEDIA_TYPE}, application/json"
+# Servers of before know fewer of them, and answer with what they know. The second of these brings
+# every dictionary along.
+BATCH_TYPES = f"{frames.NAMED_TYPE}, {frames.MEDIA_TYPE}, application/json"
+WHOLE_BATCH_TYPES = f"{frames.MEDIA_TYPE}, application/json"
 # By the code of the problem that says so.
 MISSING = {
     "unknown_expression_set": UnknownSet,
@@ -111,6 +114,8 @@ class Client:
         self._authorization = f"{TOKEN_SCHEME} {token}"
         self._seconds = seconds
         self._most_page_bytes = most_page_bytes
+        self._places: dict[str, str] = {}
+        self._dictionaries = Dictionaries(self._dictionary)
         self._pool = HTTPConnectionPool(reactor, persistent=True)
         self._pool.maxPersistentPerHost = CONNECTIONS
         agent = Agent(reactor, connectTimeout=CONNECT_SECONDS, pool=self._pool)
@@ -124,10 +129,25 @@ class Client:
 
     async def lease(self, message: LeaseRequest, wait: int) -> LeaseAnswer:
         """Answers within `wait` seconds, with no leases when there was no work."""
-        return await self._post("workers/lease", message, LeaseAnswer, wait=wait)
+        headers, answer = await self._posted("workers/lease", message, LeaseAnswer, wait=wait)
+        self._note(headers, answer)
+        return answer
 
     async def complete(self, message: Completion) -> CompletionAnswer:
-        return await self._post("workers/complete", message, CompletionAnswer)
+        headers, answer = await self._posted("workers/complete", message, CompletionAnswer)
+        self._note(headers, answer.next)
+        return answer
+
+    def place(self, lease: str) -> str:
+        """The place in a trace that a lease belongs to; asked once."""
+        return self._places.pop(lease, "")
+
+    def _note(self, headers: Headers, answer: LeaseAnswer | None) -> None:
+        if tracing.is_on() and answer is not None:
+            # What is still there are leases that were given back at once.
+            self._places.clear()
+            place = _header(headers, tracing.HEADER) or ""
+            self._places.update((lease.lease, place) for lease in answer.leases)
 
     async def give_up(self, message: GiveUp) -> None:
         await self._ask("POST", "workers/fail", dump(message), MAX_ANSWER_BYTES)
@@ -159,12 +179,28 @@ class Client:
         headers, body = await self._ask(
             "GET", path, None, self._most_page_bytes, accept=BATCH_TYPES
         )
-        is_zstd = _is_zstd(headers)
+        try:
+            named = _header(headers, frames.DICTIONARIES)
+            dictionaries = await self._dictionaries.named_in(named, partition)
+        except NotFound:
+            # One was deleted in this moment, or is damaged.
+            headers, body = await self._ask(
+                "GET", path, None, self._most_page_bytes, accept=WHOLE_BATCH_TYPES
+            )
+            dictionaries = []
         try:
             head = PageHead.read(lambda name: _header(headers, name))
         except WireError as error:
             raise ProtocolError(f"not a page: {error}") from None
-        return pages.read(head, partition, body, is_zstd, self._most_page_bytes)
+        is_zstd = _is_zstd(headers)
+        return pages.read(
+            head, partition, body, is_zstd, self._most_page_bytes, dictionaries=dictionaries
+        )
+
+    async def _dictionary(self, partition: int, key: int) -> tuple[bytes, bool]:
+        path = f"partitions/{partition}/dictionaries/{key}"
+        headers, body = await self._ask("GET", path, None, frames.MAX_DICTIONARY_BYTES)
+        return body, _is_zstd(headers)
 
     async def expression_set(self, version: str) -> ExpressionSet:
         """Raises UnknownSet where it was superseded a while ago."""
@@ -194,10 +230,15 @@ class Client:
     async def close(self) -> None:
         await self._pool.closeCachedConnections()
 
-    async def _post(self, path: str, message: Message, kind: type[T], wait: int = 0) -> T:
-        _, body = await self._ask("POST", path, dump(message), MAX_ANSWER_BYTES, wait)
+    async def _post(self, path: str, message: Message, kind: type[T]) -> T:
+        return (await self._posted(path, message, kind))[1]
+
+    async def _posted(
+        self, path: str, message: Message, kind: type[T], wait: int = 0
+    ) -> tuple[Headers, T]:
+        headers, body = await self._ask("POST", path, dump(message), MAX_ANSWER_BYTES, wait)
         try:
-            return load(kind, body)
+            return headers, load(kind, body)
         except WireError as error:
             raise ProtocolError(f"{path}: {error}") from None
 
@@ -217,6 +258,8 @@ class Client:
             "Authorization": self._authorization,
             "Accept": accept,
         }
+        if place := tracing.here():
+            asked[tracing.HEADER] = place
         if body is None:
             asked["Accept-Encoding"] = "zstd"
         else:

@@ -13,7 +13,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.error import CannotListenError
 from twisted.python.failure import Failure
 
-from tagmill_wire import __version__, collector
+from tagmill_wire import __version__, collector, tracing
 from tagmill_wire.streams import hold_standard
 from tagmill_worker import logs, settings
 from tagmill_worker.client import Client
@@ -46,17 +46,19 @@ def main(argv: list[str]) -> int:
 
     logs.configure(settings.level(given))
     try:
+        tracing.start("tagmill-worker", given.trace_url, 0.0)
         process = _Process(reactor, given)
-    except BadSettings as error:
+    except (BadSettings, tracing.TracingMissing) as error:
         return _refused(error)
     running: Any = reactor
     running.callWhenRunning(process.start)
     collector.started()
     running.run()
+    tracing.stop()
     return process.code
 
 
-def _refused(error: BadSettings) -> int:
+def _refused(error: Exception) -> int:
     logs.STREAM.write(f"The worker does not start: {error}\n")
     return BAD_SETTINGS
 

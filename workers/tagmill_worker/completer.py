@@ -12,6 +12,7 @@ from msgspec import UNSET
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 
+from tagmill_wire import tracing
 from tagmill_wire.messages import Completion, LeaseAnswer, NextLease, PartitionResult, dump
 from tagmill_worker.backoff import Backoff
 from tagmill_worker.client import Client
@@ -202,13 +203,15 @@ class Completer:
         failures = 0
         incarnation = self._sending[0].job.incarnation
         results = [item.result for item in self._sending]
+        place, *others = sorted({item.job.trace for item in self._sending} - {""}) or [""]
         while True:
             asking, self._asking = self._asking, None
             asked = None if asking is None else asking[0]
             try:
-                answer = await self._client.complete(
-                    Completion(self.worker, incarnation, results, asked)
-                )
+                with tracing.span("complete", place, others, results=len(results)):
+                    answer = await self._client.complete(
+                        Completion(self.worker, incarnation, results, asked)
+                    )
             except Unavailable as error:
                 self._answer(asking, None)
                 failures += error.is_failure

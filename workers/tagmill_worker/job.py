@@ -69,6 +69,8 @@ class Job:
     """Fires when its pages are in the cache, or are not going to be."""
     fetching: Deferred[None] | None = None
     live: DefinedSet | None = None
+    trace: str = ""
+    """Its place in a trace, if any."""
     politely: Callable[[], Awaitable[None]] | None = None
     """Called before each page of a job that nobody waits for."""
 

@@ -16,6 +16,8 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 from twisted.logger import LogEvent, LogLevel, formatEvent, globalLogBeginner
 
+from tagmill_wire import tracing
+
 LEVELS = {
     LogLevel.debug: logging.DEBUG,
     LogLevel.info: logging.INFO,
@@ -58,6 +60,7 @@ def configure(level: int) -> None:
     processors: list[Processor] = [
         structlog.stdlib.add_log_level,
         _identified,
+        tracing.named,
         _without_nothing,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,

@@ -1,11 +1,15 @@
 """Pages: the body of one batch, compressed as it came.
 
-The worker's own process never unpacks a page: how to go on is in the answer's headers.
+The worker's own process never unpacks a page: how to go on is in the answer's headers. Dictionaries
+that the answer names are put behind the batch, so that a page needs nothing else for ever, wherever
+it is kept: JOINED, and then each part with its length before it (u32 little-endian).
 """
 
 from __future__ import annotations
 
 import itertools
+import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import zstandard
@@ -20,12 +24,15 @@ from tagmill_worker.errors import AnswerTooLarge, ProtocolError
 MAX_BYTES = 256 * 1024 * 1024
 # Only used for servers that do not compress.
 ZSTD_LEVEL = 1
+# No zstd begins so.
+JOINED = b"\0TAGMILL"
+LENGTH = struct.Struct("<I")
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """`data` is the batch (JSON, or packed: `frames`), zstd-compressed; `next` the `after` of the
-    following page.
+    """`data` is the batch (JSON, or packed: `frames`), zstd-compressed, with the dictionaries that
+    it names behind it; `next` the `after` of the following page.
 
     `key` names the page in this process: the child may hold an image of it under that key.
     """
@@ -43,20 +50,56 @@ class Page:
 
 
 def read(
-    head: PageHead, partition: int, data: bytes, is_zstd: bool, most_bytes: int = MAX_BYTES
+    head: PageHead,
+    partition: int,
+    data: bytes,
+    is_zstd: bool,
+    most_bytes: int = MAX_BYTES,
+    *,
+    dictionaries: Sequence[bytes] = (),
 ) -> Page:
-    """A page from a response's head and body, which stays packed. Raises ProtocolError."""
+    """A page from a response's head and body, which stays packed. `dictionaries`: those that it
+    names, zstd-compressed. Raises ProtocolError."""
     if is_zstd:
         _bound(data, most_bytes)
     else:
         data = zstandard.compress(data, ZSTD_LEVEL)
-    return Page(partition, head.rev, head.next, head.is_empty, data)
+    return Page(partition, head.rev, head.next, head.is_empty, _joined(data, dictionaries))
 
 
 def packed(partition: int, rev: int, data: bytes, most_bytes: int = MAX_BYTES) -> Page:
     """A page that somebody else has kept. Raises ProtocolError."""
-    _bound(data, most_bytes)
+    batch, *dictionaries = _parts(data)
+    _bound(batch, most_bytes)
+    for item in dictionaries:
+        _bound(item, frames.MAX_DICTIONARY_BYTES)
     return Page(partition, rev, None, False, data)
+
+
+def _joined(batch: bytes, dictionaries: Sequence[bytes]) -> bytes:
+    if not dictionaries:
+        return batch
+    parts = [JOINED]
+    for part in (batch, *dictionaries):
+        parts += [LENGTH.pack(len(part)), part]
+    return b"".join(parts)
+
+
+def _parts(data: bytes) -> list[bytes]:
+    """The batch, and the dictionaries behind it. Raises ProtocolError."""
+    if not data.startswith(JOINED):
+        return [data]
+    found = []
+    at = len(JOINED)
+    while at < len(data):
+        if at + LENGTH.size > len(data):
+            raise ProtocolError("a page that is cut short")
+        (size,) = LENGTH.unpack_from(data, at)
+        at += LENGTH.size + size
+        found.append(data[at - size : at])
+    if at != len(data) or not 1 <= len(found) <= 1 + frames.MAX_NAMED:
+        raise ProtocolError("a page of another size than it says")
+    return found
 
 
 def _bound(data: bytes, most_bytes: int) -> None:
@@ -84,10 +127,12 @@ def nodes(data: bytes) -> list[tuple[int, dict[str, str] | None]]:
 
 def entries(data: bytes) -> list[tuple[int, int, dict[str, str] | None]]:
     """The (slot, rev, probes) of a page. Raises ProtocolError."""
-    plain = unpack(data)
+    batch, *others = _parts(data)
+    plain = unpack(batch)
+    dictionaries = [unpack(item, frames.MAX_DICTIONARY_BYTES) for item in others]
     try:
         if frames.is_packed(plain):
-            return frames.load(plain, MAX_BYTES)
+            return frames.load(plain, MAX_BYTES, dictionaries)
         return [(node.slot, node.rev, node.probes) for node in load(Batch, plain).nodes]
     except WireError as error:
         raise ProtocolError(f"not a batch: {error}") from None

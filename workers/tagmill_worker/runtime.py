@@ -15,7 +15,9 @@ import structlog
 from msgspec import UNSET, UnsetType
 from twisted.internet.defer import CancelledError, Deferred, gatherResults
 from twisted.internet.task import deferLater
+from twisted.python.failure import Failure
 
+from tagmill_wire import tracing
 from tagmill_wire.messages import (
     NEXT_SINCE,
     SETS_SINCE,
@@ -66,6 +68,13 @@ MAX_NAMED = 5_000
 MAX_ROOM = 2**50
 
 log = structlog.get_logger("workers")
+
+
+def _ended(result: Any, span: tracing.Span, job: Job) -> Any:
+    is_failure = isinstance(result, Failure)
+    error = result.getErrorMessage() if is_failure else ""
+    span.end(error=error, documents=job.documents, expressions=len(job.everything))
+    return result
 
 
 class Worker:
@@ -222,7 +231,9 @@ class Worker:
         for lease in answer.leases:
             held = self._holdings.get(lease.partition)
             try:
-                self._jobs.add(plan(lease, answer.expressions, held, incarnation, live))
+                job = plan(lease, answer.expressions, held, incarnation, live)
+                job.trace = self._client.place(lease.lease)
+                self._jobs.add(job)
             except ProtocolError as error:
                 await self._session.give_back([lease.lease], str(error))
                 self._jobs.pause()
@@ -290,14 +301,19 @@ class Worker:
         error: Exception | None = None
         answers: list[Deferred[None]] = []
         job.is_fetching = True
+        partition = job.lease.partition
+        evaluating = tracing.begin("evaluate", job.trace, partition=partition)
         try:
-            await self._fetcher.submit(job, answers)
+            with tracing.span("fetch", job.trace, partition=partition):
+                await self._fetcher.submit(job, answers)
             self._holdings.keep(job)
         except Exception as raised:
             error = raised
         job.is_fetching = False
         # What was submitted ends with the job; nobody else looks at its errors.
         gathered = gatherResults(answers, consumeErrors=True)
+        if evaluating is not None:
+            gathered.addBoth(_ended, evaluating, job)
         if error is None:
             gathered.addCallback(lambda _: self._jobs.evaluated(job))
             gathered.addErrback(lambda why: self._jobs.page_failed(job, why))

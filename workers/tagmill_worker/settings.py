@@ -94,6 +94,10 @@ def url(text: str) -> str:
     return text.rstrip("/").removesuffix(API).rstrip("/")
 
 
+def collector(text: str) -> str:
+    return url(text) if text else ""
+
+
 def choice(*names: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if text.lower() not in names:
@@ -222,6 +226,12 @@ class Settings:
     )
     metrics_port: int = option(count(0, MAX_PORT), "0", "Port of Prometheus' `/metrics`. 0: none.")
     metrics_host: str = option(str, "127.0.0.1", "Address that `/metrics` listens on.")
+    trace_url: str = option(
+        collector,
+        "",
+        "Where traces are sent by OTLP over HTTP, as http://127.0.0.1:4318 (needs"
+        " `tagmill-worker[tracing]`). Empty: nowhere.",
+    )
     log_level: str = option(
         choice("debug", "info", "warning", "error"),
         "info",

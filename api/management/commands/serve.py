@@ -6,6 +6,7 @@ import os
 import resource
 import sys
 from argparse import ArgumentParser
+from importlib.util import find_spec
 from typing import Any
 
 import structlog
@@ -18,6 +19,7 @@ from api.server import health, logs, running, threads
 from tagmill import database, program, sql
 from tagmill.config import Config, load
 from tagmill.errors import ConfigurationError, DatabaseUnavailable
+from tagmill_wire import tracing
 
 log = structlog.get_logger("tagmill.server")
 
@@ -40,6 +42,9 @@ class Command(BaseCommand):
         slot = running.slot()
         config = configuration(listen=options["listen"], processes=options["processes"])
         logs.configure(config.log_level, None if config.processes == 1 else slot or 0)
+        start_tracing(config, slot)
+        if config.oidc_issuer and find_spec("mozilla_django_oidc") is None:
+            raise ConfigurationError("TAGMILL_OIDC_ISSUER: pip install 'tagmill[oidc]'")
         raise_file_limit()
         database.bound_statements(connection.settings_dict, config)
         if slot is not None:
@@ -53,6 +58,16 @@ class Command(BaseCommand):
             running.alone(config, run_maintenance)
         else:
             sys.exit(running.parent(config, run_maintenance))
+
+
+def start_tracing(config: Config, slot: int | None) -> None:
+    """In each process that answers. Raises ConfigurationError."""
+    if config.processes > 1 and slot is None:
+        return
+    try:
+        tracing.start("tagmill-server", config.trace_url, config.trace_share)
+    except tracing.TracingMissing as error:
+        raise ConfigurationError(f"TAGMILL_TRACE_URL: {error}") from None
 
 
 def configuration(**given: str | None) -> Config:

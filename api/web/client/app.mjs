@@ -89,6 +89,8 @@ class App extends Part {
     document.title = `${name || PAGES[page]?.title || "Tagmill"} | Tagmill`;
     await PAGES[page]?.load?.();
     this.loaded = new Set([...this.loaded, page]);
+    await this.updateComplete;
+    this.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
   }
 
   render() {
@@ -112,7 +114,11 @@ class App extends Part {
           </ul>
         </nav>
         <div class="who small">
-          <a class="name" href="/account" title="${session.user}, ${session.role}: tokens and files"
+          <a
+            class="name"
+            href="/account"
+            aria-current=${page === "account" ? "page" : nothing}
+            title="${session.user}, ${session.role}: tokens and files"
             >${session.user} <span class="quiet">${session.role}</span></a
           >
           <button class="small" @click=${showCommands}>Copy as curl</button>

@@ -44,6 +44,9 @@ securityContext:
 {{- if .Values.memcached.enabled }}
 - {name: TAGMILL_CACHE_URL, value: "memcached://{{ .Release.Name }}-memcached:11211"}
 {{- end }}
+{{- if .Values.bodies.enabled }}
+- {name: TAGMILL_CACHE_SERVERS, value: "127.0.0.1:11211,dns:{{ .Release.Name }}-bodies:11211"}
+{{- end }}
 {{- range $name, $value := .Values.server.settings }}
 - {name: {{ $name }}, value: {{ $value | quote }}}
 {{- end }}

@@ -13,6 +13,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from rich.console import Console
 
 from loadtest.bench import Bench, BenchError, Session, write_json
+from loadtest.benches.attack import AttackBench
+from loadtest.benches.batch import BatchBench
 from loadtest.benches.cache import CacheBench
 from loadtest.benches.calibrate import CalibrateBench
 from loadtest.benches.change import ChangeBench
@@ -21,6 +23,7 @@ from loadtest.benches.churn import ChurnBench
 from loadtest.benches.evaluate import EvaluateCommand
 from loadtest.benches.fleet import FleetBench
 from loadtest.benches.growth import GrowthBench
+from loadtest.benches.lists import ListsBench
 from loadtest.benches.polls import PollsBench
 from loadtest.benches.preview import PreviewBench
 from loadtest.benches.rebuild import RebuildCommand
@@ -41,6 +44,8 @@ BENCHES: tuple[type[Bench], ...] = (
     PreviewBench,
     PollsBench,
     CacheBench,
+    ListsBench,
+    BatchBench,
     SweepBench,
     TiersBench,
     GrowthBench,
@@ -48,6 +53,7 @@ BENCHES: tuple[type[Bench], ...] = (
     CheckBench,
     ChurnBench,
     TurnoverBench,
+    AttackBench,
     ChaosBench,
     WebBench,
     ReportBench,

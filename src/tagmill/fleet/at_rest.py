@@ -9,7 +9,6 @@ history of the database; where it is not in this one, the foreign key refuses wh
 
 from __future__ import annotations
 
-import hashlib
 import threading
 import time
 from collections import OrderedDict
@@ -22,6 +21,7 @@ from tagmill import sql
 from tagmill.config import load
 from tagmill.errors import DocumentDamaged
 from tagmill_wire import zstd
+from tagmill_wire.frames import identity
 
 LEVEL = 3
 # Above what the settings allow a document.
@@ -81,11 +81,6 @@ class Dictionary:
         if len(xml) != size:
             raise ValueError(f"{len(xml)} bytes in place of {size}")
         return xml
-
-
-def identity(data: bytes) -> int:
-    """The id of a dictionary with this content: 63 bits of its SHA-256."""
-    return int.from_bytes(hashlib.sha256(data).digest()[:8], "big") >> 1
 
 
 # -- what this process has read of the database ----------------------------------------------------

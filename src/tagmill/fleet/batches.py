@@ -12,6 +12,8 @@ from tagmill import sql
 from tagmill.errors import DocumentDamaged, Invalid, NotFound
 from tagmill.fleet import at_rest, incarnation
 from tagmill.fleet.at_rest import AtRest, Dictionary
+from tagmill.fleet.models import Partition
+from tagmill_wire import frames
 from tagmill_wire.frames import PLAIN, PackedBatch, PackedDocument, PackedNode
 from tagmill_wire.messages import Batch, BatchNode
 
@@ -21,6 +23,8 @@ log = structlog.get_logger("tagmill.batches")
 WORTH_BYTES = 2048
 # Slots start at 0.
 BEFORE_THE_FIRST = -1
+# PostgreSQL's bigint.
+MAX_ID = 2**63 - 1
 
 
 class _Row(NamedTuple):
@@ -93,6 +97,22 @@ def packed_in(named: str, partition_id: int, **page: Any) -> Batch | PackedBatch
     nodes = _packed_nodes(partition_id, found.rows, sent)
     contents = {key: item.data for key, item in sent.items()}
     return PackedBatch(partition_id, found.rev, nodes, found.next, contents)
+
+
+def dictionary(partition_id: int, key: int) -> bytes:
+    """The content of a dictionary of the partition's cluster. Raises NotFound."""
+    cluster = Partition.objects.filter(id=partition_id).values_list("cluster_id", flat=True).first()
+    try:
+        found = at_rest.dictionary(key) if key <= MAX_ID else None
+    except DocumentDamaged:
+        found = None
+    # None of another cluster, for the reason that `_dictionaries` has.
+    if found is None or cluster is None or found.cluster != cluster:
+        raise NotFound(
+            f"there is no dictionary {key} for partition {partition_id}: ask for the page without"
+            f" {frames.NAMED}"
+        )
+    return found.data
 
 
 def read(

@@ -37,6 +37,8 @@ JUDGED = 4
 # What zstd leaves to private use. By chance, so that two clusters with the same documents have
 # dictionaries of their own.
 DICTIONARY_IDS = range(1 << 15, 1 << 31)
+# Where that number is in a dictionary, little-endian (RFC 8878, section 5).
+NUMBER_BEGIN, NUMBER_END = 4, 8
 # Generated documents of 19 kB take 620 bytes with 64 KiB, 512 with 112 KiB, and no fewer with more.
 DICTIONARY_BYTES = 112 * 1024
 # Few documents make a small dictionary, such a part of what it is trained on at most: one that is
@@ -173,18 +175,20 @@ def _ratio_before(current: Dictionary) -> float | None:
     return next(iter(sql.values(__file__, "dictionary_ratio", {"id": current.id})), None)
 
 
+def renumbered(made: Dictionary) -> Dictionary:
+    """The same under another of zstd's numbers, and so under another id of ours."""
+    number = secrets.choice(DICTIONARY_IDS).to_bytes(NUMBER_END - NUMBER_BEGIN, "little")
+    return Dictionary(made.data[:NUMBER_BEGIN] + number + made.data[NUMBER_END:])
+
+
 def _adopt(cluster: int, probe: str, found: Judged) -> None:
     made = found.adopted
     if made is None:
         return
-    values = {
-        "id": made.id,
-        "cluster": cluster,
-        "probe": probe,
-        "data": made.data,
-        "ratio": found.adopted_ratio,
-    }
-    sql.run(__file__, "adopt_dictionary", values)
+    values = {"cluster": cluster, "probe": probe, "ratio": found.adopted_ratio}
+    # No cluster packs with another's, nor with what was left by one that is gone.
+    while not sql.run(__file__, "adopt_dictionary", {**values, "id": made.id, "data": made.data}):
+        made = renumbered(made)
     at_rest.forget()
     log.info(
         "a dictionary for documents",

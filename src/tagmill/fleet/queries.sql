@@ -51,7 +51,8 @@ SELECT data, cluster_id FROM document_dictionary WHERE id = %(id)s
 
 
 -- name: adopt_dictionary
--- The next version, from which on it packs. Relies on: nobody else trains for the cluster (`claim_look`).
+-- The next version, from which on it packs; nothing where there is a dictionary of the very same bytes, of
+-- whatever cluster. Relies on: nobody else trains for the cluster (`claim_look`).
 INSERT INTO document_dictionary (id, cluster_id, probe, version, data, ratio, ratio_now)
 SELECT %(id)s, %(cluster)s, %(probe)s, 1 + coalesce(max(version), 0), %(data)s, %(ratio)s, %(ratio)s
 FROM document_dictionary

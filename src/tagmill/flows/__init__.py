@@ -9,6 +9,7 @@
 - `diagnosis`: what is wrong with the database, for `doctor`.
 - `maintenance`: the periodic tasks.
 - `restoring`: a restore of the database is declared.
+- `together`: changes that arrive in several threads share a transaction.
 """
 
 __all__ = [
@@ -23,4 +24,5 @@ __all__ = [
     "maintenance",
     "replacing",
     "restoring",
+    "together",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import NamedTuple
 
 from django.db import transaction
@@ -16,11 +17,13 @@ from tagmill.fleet.models import Partition
 from tagmill.flows import answers
 from tagmill.flows.answers import Answered
 from tagmill.locks import Lock
-from tagmill.matches import flips, matches
-from tagmill.matches.flips import Evaluated
+from tagmill.matches import expression_sets, flips, matches, staleness
+from tagmill.matches.flips import Evaluated, Settled
 from tagmill.matches.matches import Applied
 from tagmill.tags import ending, failures
 from tagmill.work import leases, policy, queue, workers
+from tagmill.work.leases import After, Charges
+from tagmill.work.policy import Kind
 from tagmill.work.workers import Asking
 from tagmill_wire.messages import Completion, CompletionAnswer, PartitionResult, ResultOutcome
 
@@ -42,7 +45,21 @@ class _Held(NamedTuple):
     expressions: list[int]
 
 
+class Completed(NamedTuple):
+    """`after`: the worker's quotas are still to be charged, by the next lease or by `charge`."""
+
+    answer: CompletionAnswer
+    after: After
+
+
 def complete(worker: Asking, completion: Completion) -> CompletionAnswer:
+    """As `store`, and the worker's quotas are charged."""
+    answer, after = store(worker, completion)
+    leases.charge(worker, after.charges)
+    return answer
+
+
+def store(worker: Asking, completion: Completion) -> Completed:
     """Accept the results by compare-and-set, whether or not their leases still stand.
 
     What concerns a partition that is gone, or that the worker's token does not name, is stale.
@@ -56,24 +73,25 @@ def complete(worker: Asking, completion: Completion) -> CompletionAnswer:
         partitions = _locked(worker, completion.results)
         failing = {item.expression for part in completion.results for item in part.failures}
         failures.lock(failing)
-        known = _known(completion, answered)
-        applied = _applied(answered, partitions, known)
+        stored = _stored(completion, answered, partitions)
         for item in learnt:
             if item.partition in partitions:
                 vocabularies.learn(item)
-        ended, is_stale = leases.finish(worker, (part.lease for part in completion.results))
+        ended = leases.finish(worker, (part.lease for part in completion.results))
         failed = _count_failures(worker, completion.results, partitions, ended)
         # A partition that changed meanwhile, or an expression that failed, still waits.
-        if is_stale:
-            queue.defer_stale(lease.partition for lease in ended.values())
-    _charge_quotas(worker, answered, ended)
+        unsure = sorted({lease.partition for lease in ended.values()} - stored.fresh)
+        if unsure and staleness.any_in(unsure):
+            queue.defer_stale(unsure)
     # Whatever it names: where this fails, the worker sends it all again, and nothing applies then.
     named = set[int]().union(*(item.expressions for item in answered))
     # The audit names the token by which a tag was published.
     with acting(lambda: Actor(worker.token_name, "worker")):
         ending.end_reached(sorted(named), failing)
     failures.say(worker.name, str(worker.uuid), failed)
-    return CompletionAnswer([_outcome(item, applied, ended) for item in answered])
+    outcomes = [_outcome(item, stored.applied, ended) for item in answered]
+    after = After(_charges(answered, ended), stored.live)
+    return Completed(CompletionAnswer(outcomes), after)
 
 
 def _read(worker: Asking, results: Sequence[PartitionResult]) -> list[vocabularies.Learnt]:
@@ -104,37 +122,67 @@ def _locked(worker: Asking, results: Sequence[PartitionResult]) -> dict[int, _Pa
     return {row.id: row for row in found}
 
 
+class _Stored(NamedTuple):
+    """`fresh`: partitions where everything that is live is known to be. `live`: its version, where
+    that was asked for."""
+
+    applied: Applied
+    fresh: set[int]
+    live: str | None
+
+
+def _stored(
+    completion: Completion, answered: Sequence[Answered], partitions: dict[int, _Partition]
+) -> _Stored:
+    """Raises Invalid, IncarnationChanged. After the partitions' locks: what declares a new
+    incarnation looks at the partitions' matches after it."""
+    found = [item for item in answered if item.part.partition in partitions]
+    settled = _settled(completion, found, partitions)
+    if settled is not None:
+        return _Stored(Applied(settled.taken), _fresh(settled, partitions), settled.version)
+    known = _known(completion, answered)
+    results = [result for item in found for result in item.results(partitions[item.part.partition])]
+    return _Stored(matches.apply(results, partitions, known), set(), None)
+
+
+def _settled(
+    completion: Completion, found: Sequence[Answered], partitions: dict[int, _Partition]
+) -> Settled | None:
+    """Where all results are of changed slots, and each is of another partition."""
+    by_slots: dict[int, Evaluated] = {}
+    for item in found:
+        place = partitions[item.part.partition]
+        evaluated = None if place.id in by_slots else item.by_slots(place)
+        if evaluated is None:
+            return None
+        by_slots[place.id] = evaluated
+    with matches.moving(partitions):
+        return flips.settle(by_slots, partitions, completion.incarnation)
+
+
+def _fresh(settled: Settled, partitions: dict[int, _Partition]) -> set[int]:
+    """None where this process has not met what is live. What becomes live from now on leaves its
+    own work with the queue."""
+    live = expression_sets.known(settled.version)
+    if live is None:
+        return set()
+    return {
+        partition
+        for partition, taken in settled.taken.items()
+        if partitions[partition].settled_rev == partitions[partition].rev
+        and live.order.positions.keys() <= taken
+    }
+
+
 def _known(completion: Completion, answered: Sequence[Answered]) -> set[int]:
     """The expressions of full results that exist, kept from the collector. Raises
-    IncarnationChanged. After the partitions' locks: what declares a new incarnation looks at the
-    partitions' matches after it."""
+    IncarnationChanged."""
     full = set[int]().union(*(item.full for item in answered))
     values = {"expressions": sorted(full)}
     (held,) = locks.bound(Lock.EXPRESSION, _Held, __file__, "hold_in_incarnation", values)
     if held.incarnation is None or held.incarnation != completion.incarnation:
         raise incarnation.changed()
     return set(held.expressions)
-
-
-def _applied(
-    answered: Sequence[Answered], partitions: dict[int, _Partition], known: set[int]
-) -> Applied:
-    """Raises Invalid."""
-    found = [item for item in answered if item.part.partition in partitions]
-    by_slots: dict[int, Evaluated] = {}
-    for item in found:
-        place = partitions[item.part.partition]
-        evaluated = None if place.id in by_slots else item.by_slots(place)
-        if evaluated is None:
-            break
-        by_slots[place.id] = evaluated
-    else:
-        with matches.moving(partitions):
-            taken = flips.settle(by_slots, partitions)
-        if taken is not None:
-            return Applied(taken)
-    results = [result for item in found for result in item.results(partitions[item.part.partition])]
-    return matches.apply(results, partitions, known)
 
 
 def _count_failures(
@@ -161,16 +209,20 @@ def _count_failures(
     return [item for item in found if item.expression in counted]
 
 
-def _charge_quotas(
-    worker: Asking, answered: Sequence[Answered], ended: dict[str, leases.Ended]
-) -> None:
-    """Charge the time that previews and changes took to their quotas of the worker's time."""
-    for kind in (policy.PREVIEW, policy.CHANGE, policy.DEFINITION):
-        theirs = {key: lease for key, lease in ended.items() if lease.kind == kind}
-        if theirs:
-            began = min(lease.leased_at for lease in theirs.values())
-            counts = [len(item.expressions) for item in answered if item.part.lease in theirs]
-            leases.charge_quota(worker, kind, began, max(counts))
+def _charges(answered: Sequence[Answered], ended: dict[str, leases.Ended]) -> Charges:
+    """The time that previews, changes and definitions took."""
+
+    def began(kind: Kind) -> datetime | None:
+        return min((item.leased_at for item in ended.values() if item.kind == kind), default=None)
+
+    previewed = [
+        len(item.expressions)
+        for item in answered
+        if (lease := ended.get(item.part.lease)) and lease.kind == policy.PREVIEW
+    ]
+    kinds = policy.PREVIEW, policy.CHANGE, policy.DEFINITION
+    previews, changes, definitions = map(began, kinds)
+    return Charges(previews, changes, definitions, max(previewed, default=0))
 
 
 def _outcome(answered: Answered, applied: Applied, ended: Container[str]) -> ResultOutcome:

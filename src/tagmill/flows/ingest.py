@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 from django.db import IntegrityError, InterfaceError, OperationalError, transaction
@@ -34,10 +34,12 @@ from tagmill.flows.writes import DocumentKey, Packed, Stored, Writes, check_prob
 from tagmill.work import policy, queue
 
 __all__ = [
+    "Deletion",
     "Upload",
     "Verdict",
     "delete",
     "delete_all",
+    "delete_requests",
     "finish",
     "store",
     "store_checked",
@@ -53,6 +55,13 @@ ATTEMPTS = 8
 
 # The database did not do what it was asked: what else is asked now would fare no better.
 OUTAGE = (OperationalError, InterfaceError)
+
+
+class Deletion(NamedTuple):
+    """A node that is to be deleted. `expects` as in Upload."""
+
+    system_id: str
+    expects: Callable[[Any], None] | None = None
 
 
 class _Overtaken(Exception):
@@ -142,31 +151,63 @@ def _checked(
 def delete(system_id: str, expects: Callable[[Stored], None] | None = None) -> bool:
     """Leave a tombstone: documents and manual tags go. `expects` as in Upload. Whether every tag is
     settled without it. Raises NotFound."""
-    found = _attempt(lambda: _delete([system_id], expects))
-    if system_id not in found:
-        raise NotFound(f"there is no node {system_id!r}")
-    return bool(found[system_id].settled)
+    verdict = _attempt(lambda: _delete([Deletion(system_id, expects)]))[system_id]
+    if verdict.error is not None:
+        raise verdict.error
+    return bool(verdict.settled)
 
 
 def delete_all(system_ids: Sequence[str]) -> list[Verdict]:
     """As `delete`, for all of these in one transaction: a verdict for each, in their order. Those
     that do not exist are refused each for itself, and what comes twice is gone the second time."""
-    left: dict[str, Verdict] = _attempt(lambda: _delete([*dict.fromkeys(system_ids)]))
-    verdicts = []
-    for system_id in system_ids:
-        error = NotFound(f"there is no node {system_id!r}", field="system_id")
-        refused = Verdict(system_id, "refused", error=error)
-        verdicts.append(left.pop(system_id, refused))
-    return verdicts
+    wanted = [Deletion(system_id) for system_id in dict.fromkeys(system_ids)]
+    found: dict[str, Verdict] = _attempt(lambda: _delete(wanted))
+    left = {key: verdict for key, verdict in found.items() if verdict.error is None}
+    missing = {key: _missing(key, field="system_id") for key in found}
+    return [left.pop(key, missing[key]) for key in system_ids]
 
 
-def _delete(
-    system_ids: Sequence[str], expects: Callable[[Stored], None] | None = None
-) -> dict[str, Verdict]:
-    """The verdicts of the nodes that are deleted."""
-    found = _live(system_ids)
+def delete_requests(wanted: Sequence[Deletion]) -> list[Verdict | Exception]:
+    """As `delete`, for requests of their own that only share a transaction, as `store_requests`."""
+    found: dict[int, Verdict | Exception] = {}
+    left = list(enumerate(wanted))
+    while left:
+        # A node that comes twice is gone the second time.
+        now: dict[str, tuple[int, Deletion]] = {}
+        for number, item in left:
+            now.setdefault(item.system_id, (number, item))
+        left = [(number, item) for number, item in left if now[item.system_id][0] != number]
+        found.update(_delete_requests(list(now.values())))
+    return [found[number] for number in range(len(wanted))]
+
+
+def _delete_requests(
+    chosen: Sequence[tuple[int, Deletion]],
+) -> dict[int, Verdict | Exception]:
+    try:
+        verdicts = _attempt(lambda: _delete([item for _, item in chosen]))
+        return {number: verdicts[item.system_id] for number, item in chosen}
+    except Exception as error:
+        if len(chosen) == 1 or isinstance(error, OUTAGE):
+            return {number: error for number, _ in chosen}
+        log.warning("deleted one by one", action="group_failed", error=str(error), exc_info=error)
+    found: dict[int, Verdict | Exception] = {}
+    for one in chosen:
+        found.update(_delete_requests([one]))
+    return found
+
+
+def _missing(system_id: str, **extra: str) -> Verdict:
+    error = NotFound(f"there is no node {system_id!r}", **extra)
+    return Verdict(system_id, "refused", error=error)
+
+
+def _delete(wanted: Sequence[Deletion]) -> dict[str, Verdict]:
+    """A verdict for each node. No system_id comes twice."""
+    verdicts = {item.system_id: _missing(item.system_id) for item in wanted}
+    found = _live(list(verdicts))
     if not found:
-        return {}
+        return verdicts
     evaluated = settling.evaluate([])
     with transaction.atomic():
         partitions = [node.partition_id for node in found.values()]
@@ -174,16 +215,24 @@ def _delete(
         if nodes.keys() != found.keys():
             raise _Overtaken
         writes = Writes(held)
-        for node in nodes.values():
-            if expects is not None:
-                expects(node)
+        gone = []
+        for item in wanted:
+            if (node := nodes.get(item.system_id)) is None:
+                continue
+            try:
+                if item.expects is not None:
+                    item.expects(node)
+            except TagmillError as error:
+                verdicts[item.system_id] = Verdict(item.system_id, "refused", error=error)
+                continue
             writes.delete(node)
+            gone.append(node)
         waiting = finish(held, writes, evaluated)
         queue.defer_partitions(waiting, policy.CHANGE)
-    return {
-        node.system_id: Verdict(node.system_id, "deleted", settled=node.partition_id not in waiting)
-        for node in nodes.values()
-    }
+    for node in gone:
+        is_settled = node.partition_id not in waiting
+        verdicts[node.system_id] = Verdict(node.system_id, "deleted", settled=is_settled)
+    return verdicts
 
 
 def _rounds(

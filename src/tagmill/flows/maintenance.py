@@ -48,7 +48,7 @@ from tagmill.locks import Lock
 from tagmill.matches import expression_sets
 from tagmill.tags import changes, previews, publishing, rebuilds
 from tagmill.tags.models import Rebuild
-from tagmill.work import leases, membership, queue, samples, workers
+from tagmill.work import leases, membership, queue, samples, traces, workers
 
 log = structlog.get_logger("tagmill.maintenance")
 
@@ -152,6 +152,7 @@ def collect() -> None:
     previews.forget_expired()
     collect_expressions()
     expression_sets.forget()
+    traces.forget()
 
 
 @_periodic("* * * * * 45")

@@ -8,7 +8,7 @@ from typing import Any
 
 from tagmill.errors import DatabaseUnavailable
 from tagmill.fleet.models import Document
-from tagmill.flows import ingest
+from tagmill.flows import together
 from tagmill.flows.ingest import Upload, Verdict
 from tagmill.flows.writes import KIND
 
@@ -27,10 +27,7 @@ def put(upload: Upload) -> Verdict:
     refused for."""
     for _ in range(ATTEMPTS):
         with contextlib.suppress(_Overtaken):
-            (verdict,) = ingest.store([_whole(upload)])
-            if verdict.error is not None:
-                raise verdict.error
-            return verdict
+            return together.store(_whole(upload))
     raise DatabaseUnavailable("too many changes to the same node at once: try again")
 
 

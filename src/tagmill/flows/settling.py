@@ -86,7 +86,7 @@ def evaluate(
     remembered = verdicts.last()
     live = verdicts.current() if remembered is None else remembered
     is_remembered = remembered is not None
-    if not live.plans:
+    if not live.plans or not verdicts.fits(len(changes), live, requests):
         return Evaluated(live, is_remembered=is_remembered)
     stored = _stored(changes)
     documents: list[dict[str, str]] = []
@@ -175,7 +175,7 @@ def _flip(
         partition: comparing.Changed(held[partition].before, slots, _verdicts(slots, evaluated))
         for partition, slots in found.items()
     }
-    differences = comparing.differing(of, live=True)
+    differences = comparing.differing(of)
     for partition, difference in differences.items():
         place = held[partition]
         if difference.version != evaluated.live.version or difference.has_fresh:

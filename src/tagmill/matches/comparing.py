@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from tagmill import sql
+from tagmill.fleet import incarnation
 from tagmill_wire import bitmap
 
 
@@ -63,9 +64,9 @@ class Difference(NamedTuple):
     """What verdicts change in a partition. `answered`: the expressions of settled matches that have
     a verdict; `flips`: those of them whose members change, and `others`, of matches that have a rev
     of their own. `has_bare`: a settled match has no verdict. `has_fresh`: a verdict is of a match
-    that is true at the base, by a rev of its own. `version`: of what is live now, if asked for."""
+    that is true at the base, by a rev of its own. `version`: of what is live now."""
 
-    version: str | None
+    version: str
     answered: Collection[int]
     flips: dict[int, Flip]
     others: dict[int, Flip]
@@ -79,7 +80,8 @@ class _Stored(NamedTuple):
     slots. The others' are whole, in lists of one order."""
 
     partition: int
-    version: str | None
+    version: str
+    incarnation: str | None
     settled: bytes | None
     pieces: bytes | None
     expressions: Sequence[int] | None
@@ -107,19 +109,23 @@ class _Columns(NamedTuple):
         return before
 
 
-def differing(changed: Mapping[int, Changed], *, live: bool) -> dict[int, Difference]:
-    """Compare, in each partition, the verdicts on its changed slots with what is stored. `live`:
-    also with matches that are behind, and what is live now is asked for. Relies on: the partitions
-    are locked, and neither their revs nor `settled_rev` raised yet."""
+def differing(changed: Mapping[int, Changed], named: str | None = None) -> dict[int, Difference]:
+    """Compare, in each partition, the verdicts on its changed slots with what is stored. `named`:
+    the incarnation that revs and verdicts are of; None: this transaction has found them, and they
+    are compared with live matches that are behind, too. Raises IncarnationChanged. Relies on: the
+    partitions are locked, and neither their revs nor `settled_rev` raised yet; what declares a new
+    incarnation waits for them, or is seen here."""
     partitions = sorted(changed)
     values = {
         "partitions": partitions,
         "bases": [changed[item].base for item in partitions],
         "firsts": [changed[item].first for item in partitions],
         "sizes": [changed[item].size for item in partitions],
-        "live": live,
+        "live": named is None,
     }
     found = sql.bound(_Stored, __file__, "stored_members", values)
+    if named is not None and any(row.incarnation != named for row in found):
+        raise incarnation.changed()
     columns = {item: _columns(changed[item]) for item in partitions}
     differences: dict[int, Difference] = {}
     unlike: dict[tuple[int, int], int] = {}

@@ -7,9 +7,11 @@ whether a result is accepted is decided by expression, as always.
 
 from __future__ import annotations
 
+import math
 import re
 import threading
-from collections.abc import Collection
+import time
+from collections.abc import Collection, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -25,6 +27,8 @@ VERSION = re.compile("[0-9a-f]{32}")
 MAX_KEPT = 64
 # How long a set is kept that is no more what tags name: leases under way name it.
 KEEP_MINUTES = 60
+# For so long a set that was seen to be stored is named without another look.
+TRUSTED_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -52,16 +56,38 @@ class _Definition(NamedTuple):
 
 _lock = threading.Lock()
 kept: dict[str, ExpressionSet] = {}
+# When each was current and stored last, by the clock of this process.
+_seen: dict[str, float] = {}
 
 
 def current() -> ExpressionSet:
     """What tags name now. It is stored from here on, so that any server can say what it is."""
+    now = time.monotonic()
     (found,) = sql.bound(_Current, __file__, "current_set", {})
     known = kept.get(found.version)
-    if known is not None and found.is_stored:
-        return known
-    (stored,) = sql.bound(_Stored, __file__, "store_set", {})
-    return _keep(stored)
+    if known is None or not found.is_stored:
+        (stored,) = sql.bound(_Stored, __file__, "store_set", {})
+        known = _keep(stored)
+    _seen[known.version] = now
+    return known
+
+
+def with_all(wanted: Set[int], live: str | None) -> ExpressionSet:
+    """What is current, where `live` is the version of what was live a moment ago. It is not asked
+    for again where it has all that is wanted, and was stored lately."""
+    found = known(live) if live is not None else None
+    if (
+        found is not None
+        and time.monotonic() - _seen.get(found.version, -math.inf) < TRUSTED_SECONDS
+        and wanted <= found.order.positions.keys()
+    ):
+        return found
+    return current()
+
+
+def known(version: str) -> ExpressionSet | None:
+    """The set of this version, where this process has met it."""
+    return kept.get(version)
 
 
 def of(versions: Collection[str]) -> dict[str, ExpressionSet]:
@@ -109,5 +135,7 @@ def _keep(row: _Stored) -> ExpressionSet:
     with _lock:
         kept[row.version] = made
         while len(kept) > MAX_KEPT:
-            del kept[next(iter(kept))]
+            oldest = next(iter(kept))
+            del kept[oldest]
+            _seen.pop(oldest, None)
     return made

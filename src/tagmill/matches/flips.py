@@ -44,17 +44,26 @@ class Evaluated(NamedTuple):
     changed: Changed
 
 
-def settle(found: Mapping[int, Evaluated], places: Places) -> dict[int, set[int]] | None:
-    """Rule 1 in all of these partitions: the expressions that took their verdict. None, and nothing
-    is changed, where more is to be done in any of them: then every match is looked at. Relies on:
-    the partitions are locked; `settled_rev` is moved in memory, as by `matches.apply_held`."""
+class Settled(NamedTuple):
+    """`taken`: the expressions that took their verdict, by partition. `version`: of what was live
+    then."""
+
+    taken: dict[int, set[int]]
+    version: str
+
+
+def settle(found: Mapping[int, Evaluated], places: Places, named: str) -> Settled | None:
+    """Rule 1 in all of these partitions, for results of the incarnation `named`. None, and nothing
+    is changed, where more is to be done in any of them: then every match is looked at. Raises
+    IncarnationChanged. Relies on: the partitions are locked; `settled_rev` is moved in memory, as
+    by `matches.apply_held`."""
     for partition, (rev, changed) in found.items():
         if not changed.base == places[partition].settled_rev < rev:
             return None
     if not found:
-        return {}
+        return None
     changed_of = {partition: item.changed for partition, item in found.items()}
-    differences = comparing.differing(changed_of, live=False)
+    differences = comparing.differing(changed_of, named)
     for difference in differences.values():
         if difference.has_bare or difference.has_fresh or not difference.answered:
             return None
@@ -67,7 +76,8 @@ def settle(found: Mapping[int, Evaluated], places: Places) -> dict[int, set[int]
             for expression, flip in difference.flips.items()
         ]
     show(changes, places)
-    return {partition: set(difference.answered) for partition, difference in differences.items()}
+    taken = {partition: set(difference.answered) for partition, difference in differences.items()}
+    return Settled(taken, next(iter(differences.values())).version)
 
 
 def show(changes: Sequence[Change], places: Places) -> None:

@@ -88,28 +88,32 @@ FOR NO KEY UPDATE
 -- name: stored_members
 -- What verdicts are compared with: for each partition the expressions of its settled matches, eight bytes each,
 -- and of each the bytes of its members from `first` on, one after the other (some bytes in place of 64 kB); then
--- the expressions, own revs and members of those that are true at its base by a rev of their own. With `live`:
--- of others that are live, too, and the version of what is live now. Run with `sql.bound`.
+-- the expressions, own revs and members of those that are true at its base by a rev of their own; with `live`
+-- of others that are live, too. Each row has the version of what is live now, and without `live` the incarnation of
+-- the database (null: not noted yet). Each partition is looked at by itself: joined, all matches would be read where
+-- a plan is kept. Run with `sql.bound`.
 -- Relies on: the partitions are locked, and neither their revs nor `settled_rev` raised yet.
-SELECT given.id, CASE WHEN %(live)s::bool THEN (SELECT version FROM live_version) END,
-       string_agg(int8send(m.expression_id), '' ORDER BY m.expression_id)
-           FILTER (WHERE m.expression_id IS NOT NULL AND m.rev IS NULL),
-       string_agg(CASE WHEN octet_length(m.members) >= given.first + given.size
-                       THEN substring(m.members FROM given.first + 1 FOR given.size)
-                       ELSE substring(m.members || decode(repeat('00', given.first + given.size), 'hex')
-                                      FROM given.first + 1 FOR given.size)
-                  END, '' ORDER BY m.expression_id)
-           FILTER (WHERE m.expression_id IS NOT NULL AND m.rev IS NULL),
-       array_agg(m.expression_id) FILTER (WHERE m.rev IS NOT NULL),
-       array_agg(m.rev) FILTER (WHERE m.rev IS NOT NULL),
-       array_agg(m.members) FILTER (WHERE m.rev IS NOT NULL)
+SELECT given.id, (SELECT version FROM live_version),
+       CASE WHEN NOT %(live)s::bool THEN (SELECT uuid::text FROM current_incarnation) END,
+       stored.*
 FROM unnest(%(partitions)s::bigint[], %(bases)s::bigint[], %(firsts)s::int[], %(sizes)s::int[])
     AS given (id, base, first, size)
-LEFT JOIN match m ON m.partition_id = given.id
-                 AND (m.rev IS NULL OR m.rev = given.base
-                      OR %(live)s::bool
-                         AND EXISTS (SELECT FROM live_expression live WHERE live.id = m.expression_id))
-GROUP BY given.id
+CROSS JOIN LATERAL (
+    SELECT string_agg(int8send(m.expression_id), '' ORDER BY m.expression_id) FILTER (WHERE m.rev IS NULL),
+           string_agg(CASE WHEN octet_length(m.members) >= given.first + given.size
+                           THEN substring(m.members FROM given.first + 1 FOR given.size)
+                           ELSE substring(m.members || decode(repeat('00', given.first + given.size), 'hex')
+                                          FROM given.first + 1 FOR given.size)
+                      END, '' ORDER BY m.expression_id) FILTER (WHERE m.rev IS NULL),
+           array_agg(m.expression_id) FILTER (WHERE m.rev IS NOT NULL),
+           array_agg(m.rev) FILTER (WHERE m.rev IS NOT NULL),
+           array_agg(m.members) FILTER (WHERE m.rev IS NOT NULL)
+    FROM match m
+    WHERE m.partition_id = given.id
+      AND (m.rev IS NULL OR m.rev = given.base
+           OR %(live)s::bool
+              AND EXISTS (SELECT FROM live_expression live WHERE live.id = m.expression_id))
+) stored
 
 
 -- name: whole_members
@@ -155,18 +159,35 @@ FROM unnest(
 
 
 -- name: stale
--- What waits for evaluation in the partitions given: (partition, expression, the rev of the stored match or
--- null where it is no base, whether somebody waits for it in a preview, whether a rebuild of it was forced).
+-- What waits for evaluation in the partitions given: (partition, expressions, the rev of their stored matches or
+-- null where it is no base, whether somebody waits for them in a preview, whether a rebuild of them was forced). A
+-- row for all that is alike: mostly there is one of a partition, however many tags there are.
 -- Relies on: a missing match is stale; a forced rebuild keeps the rev that members are true at.
-SELECT p.id, live.id, CASE WHEN m.rev >= 0 THEN m.rev END, live.is_preview,
-       coalesce(m.rev < 0 AND m.true_at >= 0, false)
+WITH live AS MATERIALIZED (SELECT id, is_preview FROM live_expression)
+SELECT p.id, waiting.*
 FROM partition p
-CROSS JOIN live_expression live
--- The partitions again: the planner does not carry them over from p, and would read all matches.
-LEFT JOIN effective_match m ON m.expression_id = live.id AND m.partition_id = p.id
-                 AND m.partition_id = ANY(%(partitions)s::bigint[])
-WHERE p.id = ANY(%(partitions)s::bigint[]) AND m.rev IS DISTINCT FROM p.rev
-ORDER BY p.id, live.id
+CROSS JOIN LATERAL (
+    SELECT array_agg(live.id ORDER BY live.id) AS expressions, CASE WHEN m.rev >= 0 THEN m.rev END AS base, live.is_preview,
+           coalesce(m.rev < 0 AND m.true_at >= 0, false) AS is_forced
+    FROM live
+    LEFT JOIN effective_match m ON m.expression_id = live.id AND m.partition_id = p.id
+    WHERE m.rev IS DISTINCT FROM p.rev
+    GROUP BY base, live.is_preview, is_forced
+) waiting
+WHERE p.id = ANY(%(partitions)s::bigint[])
+ORDER BY p.id, waiting.expressions
+
+
+-- name: any_stale_in
+-- Whether some live expression has no fresh match in one of the partitions given. Relies on: a missing match is
+-- stale.
+SELECT EXISTS (
+    SELECT
+    FROM partition p
+    CROSS JOIN live_expression live
+    LEFT JOIN effective_match m ON m.expression_id = live.id AND m.partition_id = p.id
+    WHERE p.id = ANY(%(partitions)s::bigint[]) AND m.rev IS DISTINCT FROM p.rev
+)
 
 
 -- name: stale_for

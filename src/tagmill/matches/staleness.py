@@ -13,15 +13,16 @@ from tagmill import sql
 
 
 class Stale(NamedTuple):
-    """`base_rev`: the rev of the stored match; None when there is none, or a rebuild is forced."""
+    """Expressions, ascending, that wait in a partition for the same. `base_rev`: the rev of their
+    stored matches; None when there are none, or a rebuild is forced."""
 
     partition: int
-    expression: int
+    expressions: list[int]
     base_rev: int | None
     is_preview: bool = False
-    """Whether somebody waits for it in a preview."""
+    """Whether somebody waits for them in a preview."""
     is_forced: bool = False
-    """Whether it was evaluated before, and somebody asked for it again."""
+    """Whether they were evaluated before, and somebody asked for them again."""
 
 
 def any_live() -> bool:
@@ -30,8 +31,13 @@ def any_live() -> bool:
 
 
 def stale(partitions: Sequence[int]) -> list[Stale]:
-    """What is stale in these partitions, ordered by partition and expression."""
+    """What is stale in these partitions, ordered by partition and by first expression."""
     return sql.bound(Stale, __file__, "stale", {"partitions": list(partitions)})
+
+
+def any_in(partitions: Sequence[int]) -> bool:
+    """Whether anything is stale in one of these partitions."""
+    return sql.bound(bool, __file__, "any_stale_in", {"partitions": list(partitions)}) == [True]
 
 
 def stale_partitions() -> list[int]:

@@ -12,6 +12,7 @@ from django.db import transaction
 
 from tagmill import sql
 from tagmill.tags import previews, publishing, rebuilds
+from tagmill_wire import tracing
 
 
 class _Waiting(NamedTuple):
@@ -28,6 +29,8 @@ def end_reached(expressions: Sequence[int], failing: Iterable[int]) -> None:
     Call it when the transaction has committed that applied the last results of `expressions`, or
     that counted the failures of `failing`. Whoever begins to wait looks once more when that is
     committed (`rebuilds.look_again`): of the two, the later one sees both."""
+    if sql.bound(bool, __file__, "anybody_waits", {}) == [False]:
+        return
     concerned = sorted({*expressions, *failing})
     values = {"expressions": list(expressions), "concerned": concerned}
     (waiting,) = sql.bound(_Waiting, __file__, "who_waits", values)
@@ -35,7 +38,10 @@ def end_reached(expressions: Sequence[int], failing: Iterable[int]) -> None:
         return
     with transaction.atomic():
         if waiting.tags:
-            publishing.publish(expressions)
+            with tracing.span("publish", tracing.here()) as span:
+                tags = publishing.publish(expressions)
+                if span is not None:
+                    span.end(tags=len(tags))
         if waiting.previews:
             previews.finish_reached(expressions)
             # Also where it is complete now: who waits for it would find out only by looking again.

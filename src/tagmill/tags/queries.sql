@@ -248,6 +248,33 @@ LEFT JOIN effective_match m ON m.partition_id = p.id AND m.expression_id = %(exp
 LEFT JOIN assignment a ON a.partition_id = p.id AND a.tag_id = %(tag)s
 
 
+-- name: nodes_before
+-- The live nodes, of one cluster or of all, whose system_id is below one (null: below none), the last first; as
+-- `nodes_at` shows them. An index has them in this order.
+SELECT n.partition_id, n.slot, n.system_id, n.hostname, n.kind, c.name, c.uuid, n.rev, n.created_at,
+       n.updated_at
+FROM node n
+JOIN partition p ON p.id = n.partition_id
+JOIN cluster c ON c.id = p.cluster_id
+WHERE n.deleted_at IS NULL AND (%(after)s::text IS NULL OR n.system_id < %(after)s)
+  AND (%(cluster)s::bigint IS NULL OR p.cluster_id = %(cluster)s)
+ORDER BY n.system_id DESC
+LIMIT %(most)s
+
+
+-- name: nodes_beyond
+-- As `nodes_before`, above one, the first first.
+SELECT n.partition_id, n.slot, n.system_id, n.hostname, n.kind, c.name, c.uuid, n.rev, n.created_at,
+       n.updated_at
+FROM node n
+JOIN partition p ON p.id = n.partition_id
+JOIN cluster c ON c.id = p.cluster_id
+WHERE n.deleted_at IS NULL AND (%(after)s::text IS NULL OR n.system_id > %(after)s)
+  AND (%(cluster)s::bigint IS NULL OR p.cluster_id = %(cluster)s)
+ORDER BY n.system_id
+LIMIT %(most)s
+
+
 -- name: nodes_revision
 -- Everything that a list of nodes may show, as texts that change with it: the incarnation of the database
 -- (null: not noted yet), how many of the tags given there are, the partitions, the clusters, and the nodes of
@@ -270,13 +297,19 @@ SELECT (SELECT uuid::text FROM current_incarnation),
 
 -- name: named_places
 -- The system_ids of the nodes, live or deleted, at these (partition, slot), also of partitions that are gone: a slot
--- is never used again.
+-- is never used again. Run with `sql.bound`.
 WITH place AS (
     SELECT * FROM unnest(%(partitions)s::bigint[], %(slots)s::int[]) AS place (partition_id, slot)
 )
-SELECT n.partition_id, n.slot, n.system_id
+SELECT place.partition_id, place.slot, n.system_id
 FROM place
-JOIN node n ON n.partition_id = place.partition_id AND n.slot = place.slot
+CROSS JOIN LATERAL (
+    SELECT system_id
+    FROM node
+    WHERE node.partition_id = place.partition_id AND node.slot = place.slot
+    -- Each by its index: a join would read all nodes for a thousand.
+    OFFSET 0
+) n
 UNION ALL
 SELECT place.partition_id, place.slot, past.names[place.slot + 1]
 FROM place
@@ -290,7 +323,7 @@ DELETE FROM past_partition WHERE gone_at < now() - make_interval(days => %(days)
 
 
 -- name: nodes_at
--- The live nodes at these (partition, slot), in their order.
+-- The live nodes at these (partition, slot), in their order. Run with `sql.bound`.
 -- Relies on: a slot is never used again.
 SELECT n.partition_id, n.slot, n.system_id, n.hostname, n.kind, c.name, c.uuid, n.rev, n.created_at,
        n.updated_at
@@ -580,6 +613,14 @@ FROM node n
 JOIN partition p ON p.id = n.partition_id
 WHERE n.deleted_at IS NOT NULL AND (%(cluster)s::bigint IS NULL OR p.cluster_id = %(cluster)s)
 GROUP BY n.partition_id
+
+
+-- name: anybody_waits
+-- Whether any tag waits to be published, any preview is under way, and any rebuild runs. Mostly none does. Relies
+-- on: as `who_waits`.
+SELECT EXISTS (SELECT FROM tag WHERE pending_expression_id IS NOT NULL)
+       OR EXISTS (SELECT FROM preview WHERE completed_at IS NULL)
+       OR EXISTS (SELECT FROM rebuild WHERE state = 'running')
 
 
 -- name: who_waits

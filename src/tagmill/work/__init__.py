@@ -11,6 +11,7 @@ It knows no tag, rebuild or preview.
 - `naming`: how leases name expressions.
 - `leases`: partitions are leased, kept, finished and given up.
 - `samples`: how the fleet was at moments of the last hours.
+- `traces`: which request made the work of a partition.
 """
 
 __all__ = [
@@ -22,5 +23,6 @@ __all__ = [
     "policy",
     "queue",
     "samples",
+    "traces",
     "workers",
 ]

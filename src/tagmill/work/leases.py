@@ -17,7 +17,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import structlog
 from django.db import transaction
@@ -94,6 +94,39 @@ class Granted(NamedTuple):
     epoch: int = 0
 
 
+class Charges(NamedTuple):
+    """Since when a worker had the leases of each kind that it has completed (None: it had none),
+    and for how many expressions those for previews."""
+
+    previews: datetime | None = None
+    changes: datetime | None = None
+    definitions: datetime | None = None
+    previewed: int = 0
+
+    def values(self) -> dict[str, Any]:
+        """As the queries take them."""
+        return {
+            "previews_began": self.previews,
+            "changes_began": self.changes,
+            "definitions_began": self.definitions,
+            "beside": self.previewed * policy.PREVIEW_SECONDS,
+            "previews_share": policy.ORDINARY_SHARE,
+            "changes_share": policy.REBUILD_SHARE,
+            "definitions_share": policy.DEFINITION_SHARE,
+        }
+
+
+NO_CHARGES = Charges()
+
+
+class After(NamedTuple):
+    """What a completion leaves to the lease that is asked for with it: what the quotas are charged
+    first, as by `charge`, and the version of what was live, where it has been asked for."""
+
+    charges: Charges
+    live: str | None
+
+
 def grant(
     worker: Asking,
     max_partitions: int,
@@ -101,6 +134,7 @@ def grant(
     speed: Speed | None = None,
     *,
     by_set: bool = False,
+    after: After | None = None,
 ) -> Granted:
     """Up to `max_partitions` partitions with what is stale in each: those of the worker's share
     first, then those that it holds, and no more than its share, so that waiting workers get some.
@@ -110,22 +144,22 @@ def grant(
     later ones wait, no more of a worker's time goes into the earlier ones than their quotas leave.
     A lease for previews names nothing else, one for changes what needs only the nodes that changed,
     and one for whole partitions what the worker, at its `speed`, evaluates within REBUILD_SECONDS.
-    `by_set`: the worker knows expression sets.
+    `by_set`: the worker knows expression sets. `after`: what it has completed in the same request.
 
     Raises WorkerGone."""
-    clusters = worker.cluster_ids
+    clusters, live = worker.cluster_ids, None if after is None else after.live
     with transaction.atomic():
-        spent = _begin(worker)
+        spent = _begin(worker, NO_CHARGES if after is None else after.charges)
         owns = membership.owned(worker.id, spent)
         while found := queue.candidates(clusters, holds, owns.first(holds)):
             candidates, kind = policy.choose(found, spent)
             nodes = {item.partition: item.nodes for item in candidates}
-            work = _Work(kind, nodes, set(holds), speed, by_set)
+            work = _Work(kind, nodes, set(holds), speed, by_set, spent.incarnation, live)
             wanted = min(max_partitions, _size(candidates, kind, work.held))
             if kind & WHOLE:
                 wanted = _fitting(candidates[:wanted], work)
             jobs = queue.fetch(candidates, wanted)
-            answer = replace(_granted(worker, jobs, work), incarnation=spent.incarnation)
+            answer = _granted(worker, jobs, work)
             # Jobs whose work is done already do not count; others took the rest of them.
             if answer.leases or not jobs:
                 leased = {item.partition for item in answer.leases}
@@ -143,6 +177,8 @@ class _Work(NamedTuple):
     held: set[int]
     speed: Speed | None
     by_set: bool
+    incarnation: str
+    live: str | None
 
 
 def _fitting(candidates: list[Candidate], work: _Work) -> int:
@@ -152,7 +188,7 @@ def _fitting(candidates: list[Candidate], work: _Work) -> int:
     if work.speed is None or len(candidates) < 2:  # noqa: PLR2004 - one is leased whatever it takes
         return len(candidates)
     items = staleness.stale([candidates[0].partition])
-    expressions = len(policy.named(items, work.kind)[0])
+    expressions = policy.count(policy.named(items, work.kind)[0])
     return policy.fitting(candidates, expressions, work.speed, work.held)
 
 
@@ -173,8 +209,8 @@ def _granted(worker: Asking, jobs: dict[int, int], work: _Work) -> LeaseAnswer:
     queue.succeed([job for key, job in jobs.items() if key not in stale and key not in learning])
     named = {partition: _named(partition, items, work) for partition, items in stale.items()}
     named |= {partition: ([], LEARNING) for partition in learning}
-    wanted = {item.expression for items, _ in named.values() for item in items}
-    live = naming.shared(wanted) if work.by_set and wanted else None
+    wanted = set[int]().union(*(item.expressions for items, _ in named.values() for item in items))
+    live = naming.shared(wanted, work.live) if work.by_set and wanted else None
     kept = {key: job for key, job in jobs.items() if key in named}
     leased = _grant(worker, kept, named, live)
     if live is not None:
@@ -184,8 +220,13 @@ def _granted(worker: Asking, jobs: dict[int, int], work: _Work) -> LeaseAnswer:
         for key, (text, namespaces) in expressions.definitions(wanted).items()
     }
     asked = [replace(item, vocabulary_rev=learning.get(item.partition)) for item in leased]
-    answer = LeaseAnswer(asked, definitions, load().evaluation_seconds)
-    return answer if live is None else replace(answer, set=live.version)
+    return LeaseAnswer(
+        asked,
+        definitions,
+        load().evaluation_seconds,
+        work.incarnation,
+        UNSET if live is None else live.version,
+    )
 
 
 def _named(
@@ -195,7 +236,8 @@ def _named(
     if kind & WHOLE:
         is_held = partition in work.held
         nodes = work.nodes.get(partition, 0)
-        named = named[: policy.part(len(named), nodes, work.speed, is_held=is_held)]
+        most = policy.part(policy.count(named), nodes, work.speed, is_held=is_held)
+        named = policy.first(named, most)
     return named, kind
 
 
@@ -221,15 +263,16 @@ def _leased(
     row: _Leased, items: list[staleness.Stale], live: ExpressionSet | None
 ) -> LeasedPartition:
     groups: list[OfSet] | UnsetType = UNSET
+    each = [(key, item.base_rev) for item in items for key in item.expressions]
     if live is not None:
-        groups, items = naming.grouped(items, live.order)
+        groups, each = naming.grouped(items, live.order)
     return LeasedPartition(
         lease=str(row.lease),
         partition=row.partition,
         cluster=str(row.cluster),
         rev=row.rev,
         capacity=row.capacity,
-        expressions=[StaleExpression(item.expression, item.base_rev) for item in items],
+        expressions=[StaleExpression(*item) for item in each],
         of_set=groups,
     )
 
@@ -254,10 +297,10 @@ def _beat(worker: Asking) -> None:
         raise WorkerGone(GONE)
 
 
-def _begin(worker: Asking) -> SpentQuotas:
+def _begin(worker: Asking, charges: Charges) -> SpentQuotas:
     """As `_beat`, with the fleet held; what the worker has spent of its quotas."""
     values = {
-        **{"worker": worker.id, **_KINDS},
+        **{"worker": worker.id, **_KINDS, **charges.values()},
         **{"namespace": locks.NAMESPACE, "fleet": int(Lock.FLEET)},
     }
     locks.taking(Lock.FLEET)
@@ -273,37 +316,24 @@ class _Finished(NamedTuple):
     rev: int
     leased_at: datetime
     kind: int
-    is_stale: bool
     job: str | None
 
 
-def finish(worker: Asking, leases: Iterable[str]) -> tuple[dict[str, Ended], bool]:
-    """End the leases of these that still stand, and their jobs with them; and whether anything in
-    their partitions waits still.
+def finish(worker: Asking, leases: Iterable[str]) -> dict[str, Ended]:
+    """End the leases of these that still stand, and their jobs with them.
 
     In the caller's transaction, which has locked the partitions; a lease that is over stays over.
     """
     values = {"worker": worker.id, "leases": sorted(set(leases)), "preview": int(PREVIEW)}
     rows = locks.bound(Lock.LEASE, _Finished, __file__, "finish_leases", values)
-    ended = {
-        row.lease: Ended(row.partition, row.rev, row.leased_at, Kind(row.kind)) for row in rows
-    }
-    return ended, any(row.is_stale for row in rows)
+    return {row.lease: Ended(row.partition, row.rev, row.leased_at, Kind(row.kind)) for row in rows}
 
 
-def charge_quota(worker: Asking, kind: Kind, began: datetime, count: int) -> None:
-    """Charge the time since `began`, in which the worker held leases of `kind` for `count`
-    expressions. Call it after the transaction that finished the leases: a worker's row is locked
-    before its leases."""
-    values = {
-        "worker": worker.id,
-        "began": began,
-        "beside": count * policy.PREVIEW_SECONDS if kind == PREVIEW else 0.0,
-        "previews": policy.ORDINARY_SHARE if kind == PREVIEW else 0,
-        "changes": policy.REBUILD_SHARE if kind == CHANGE else 0,
-        "definitions": policy.DEFINITION_SHARE if kind == DEFINITION else 0,
-    }
-    sql.run_binary(__file__, "charge_quota", values)
+def charge(worker: Asking, charges: Charges) -> None:
+    """Charge the time since then to the worker's quotas. Call it after the transaction that
+    finished the leases: a worker's row is locked before its leases."""
+    if charges != NO_CHARGES:
+        sql.run_binary(__file__, "charge_quotas", {"worker": worker.id, **charges.values()})
 
 
 def give_up(worker: Asking, leases: Sequence[str], reason: str, delay: int = 0) -> None:

@@ -165,3 +165,17 @@ class Sample(models.Model):
 
     def __str__(self) -> str:
         return str(self.at)
+
+
+class WorkTrace(models.Model):
+    """The request that made the work of a partition, while traces are on (`work.traces`)."""
+
+    partition_id = models.BigIntegerField(primary_key=True)
+    place = models.CharField(max_length=64, help_text="W3C traceparent")
+    at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        db_table = "work_trace"
+
+    def __str__(self) -> str:
+        return self.place

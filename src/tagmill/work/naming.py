@@ -17,27 +17,29 @@ MIN_SHARE = 1 / 8
 MIN_GROUP = 2
 
 
-def shared(wanted: set[int]) -> ExpressionSet | None:
-    """The set that a lease of these expressions names, if it is worth to be fetched for them."""
-    live = expression_sets.current()
-    count = len(wanted & live.order.positions.keys())
-    return live if count and count >= MIN_SHARE * len(live.order.ids) else None
+def shared(wanted: set[int], live: str | None = None) -> ExpressionSet | None:
+    """The set that a lease of these expressions names, if it is worth to be fetched for them.
+    `live`: the version of what was live a moment ago, if that is known."""
+    found = expression_sets.with_all(wanted, live)
+    count = len(wanted & found.order.positions.keys())
+    return found if count and count >= MIN_SHARE * len(found.order.ids) else None
 
 
-def grouped(items: Sequence[Stale], order: Order) -> tuple[list[OfSet], list[Stale]]:
-    """What is named by bitmaps over the set, one for each base; and what is not."""
-    bases: dict[int | None, list[int]] = {}
+def grouped(
+    items: Sequence[Stale], order: Order
+) -> tuple[list[OfSet], list[tuple[int, int | None]]]:
+    """What is named by bitmaps over the set, one for each base; and what is not: expressions, each
+    with its base."""
+    bases: dict[int | None, int] = {}
+    left: list[tuple[int, int | None]] = []
     for item in items:
-        if item.expression in order.positions:
-            bases.setdefault(item.base_rev, []).append(item.expression)
-    found = {base: order.bits(keys) for base, keys in bases.items() if len(keys) >= MIN_GROUP}
-    groups = [
-        OfSet(base, None if bits == order.everything else order.encode(bits))
-        for base, bits in found.items()
-    ]
-    left = [
-        item
-        for item in items
-        if item.base_rev not in found or item.expression not in order.positions
-    ]
+        bits, others = order.split(item.expressions)
+        bases[item.base_rev] = bases.get(item.base_rev, 0) | bits
+        left += [(key, item.base_rev) for key in others]
+    groups = []
+    for base, bits in bases.items():
+        if bits.bit_count() >= MIN_GROUP:
+            groups.append(OfSet(base, None if bits == order.everything else order.encode(bits)))
+        else:
+            left += [(key, base) for key in order.expressions(bits)]
     return groups, left

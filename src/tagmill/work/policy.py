@@ -95,8 +95,8 @@ class Speed(NamedTuple):
 
 
 def kinds(stale: Iterable[Stale]) -> dict[int, Kind]:
-    """What each partition waits for: an expression with a base needs only what has changed, and
-    one without is a new definition, but for a rebuild that somebody forced."""
+    """What each partition waits for: expressions with a base need only what has changed, and those
+    without are new definitions, but for a rebuild that somebody forced."""
     found: dict[int, Kind] = {}
     for item in stale:
         found[item.partition] = found.get(item.partition, LEARNING) | _kind(item)
@@ -176,6 +176,22 @@ def part(count: int, nodes: int, speed: Speed | None, *, is_held: bool) -> int:
     return min(count, max(MIN_NAMED, int(seconds / each))) if each else count
 
 
+def count(stale: Iterable[Stale]) -> int:
+    """How many expressions."""
+    return sum(len(item.expressions) for item in stale)
+
+
+def first(stale: Iterable[Stale], most: int) -> list[Stale]:
+    """At most so many of these expressions."""
+    found = []
+    for item in stale:
+        if most <= 0:
+            break
+        found.append(item._replace(expressions=item.expressions[:most]))
+        most -= len(item.expressions)
+    return found
+
+
 def named(stale: list[Stale], kind: Kind) -> tuple[list[Stale], Kind]:
     """The part of what is stale in a partition that its lease names, and what the lease is for."""
     previews = [item for item in stale if item.is_preview]
@@ -194,4 +210,4 @@ def named(stale: list[Stale], kind: Kind) -> tuple[list[Stale], Kind]:
 
 
 def _riders(previews: list[Stale], others: list[Stale]) -> list[Stale]:
-    return previews[: max(1, len(others) // RIDERS)]
+    return first(previews, max(1, count(others) // RIDERS))

@@ -28,15 +28,22 @@ WHERE t.revoked_at IS NULL
 
 
 -- name: begin_lease
--- Records a heartbeat under the fleet's shared lock, which is had before the worker's row is locked. Returns
--- whether the worker has spent its quotas for previews, changes and definitions, with what it has evaluated or
--- with what it holds now; and the incarnation of the revs that it is leased. No row: as `beat`.
+-- Records a heartbeat and charges quotas, as `charge_quotas`, under the fleet's shared lock, which is had before the
+-- worker's row is locked. Returns whether the worker has spent its quotas for previews, changes and definitions, with
+-- what it has evaluated or with what it holds now; and the incarnation of the revs that it is leased. No row: as `beat`.
 -- Relies on: quotas were charged by the same clock, the database's.
 WITH fleet AS MATERIALIZED (
     SELECT pg_advisory_xact_lock_shared(%(namespace)s::int, %(fleet)s::int)
 )
 UPDATE worker
-SET last_heartbeat = now()
+SET last_heartbeat = now(),
+    preview_quota_until = greatest(
+        preview_quota_until,
+        now() + %(previews_share)s::float8 * (now() - %(previews_began)s::timestamptz + make_interval(secs => %(beside)s))),
+    change_quota_until = greatest(
+        change_quota_until, now() + %(changes_share)s::float8 * (now() - %(changes_began)s::timestamptz)),
+    definition_quota_until = greatest(
+        definition_quota_until, now() + %(definitions_share)s::float8 * (now() - %(definitions_began)s::timestamptz))
 FROM fleet
 WHERE id = %(worker)s
   AND incarnation = (SELECT uuid FROM current_incarnation)
@@ -118,7 +125,7 @@ SELECT partition, id FROM started ORDER BY place
 -- name: finish_leases
 -- Ends those of the worker's leases given that still stand, and their jobs as succeeded, by Procrastinate's own
 -- function; jobs of kind `preview` are deleted, since somebody who types makes more than anybody looks at.
--- Returns them, and whether something waits in any of their partitions still: what a result did not bring.
+-- Returns them.
 -- Relies on: the partitions are locked; jobs are finished under their lease's lock.
 WITH standing AS MATERIALIZED (
     SELECT uuid, partition_id, job_id, rev, kind, leased_at
@@ -139,13 +146,6 @@ deleted AS (
     DELETE FROM lease USING standing WHERE lease.uuid = standing.uuid
 )
 SELECT standing.uuid::text, standing.partition_id, standing.rev, standing.leased_at, standing.kind,
-       (SELECT EXISTS (
-           SELECT
-           FROM partition p
-           CROSS JOIN live_expression live
-           LEFT JOIN effective_match m ON m.expression_id = live.id AND m.partition_id = p.id
-           WHERE p.id IN (SELECT partition_id FROM standing) AND m.rev IS DISTINCT FROM p.rev
-       )),
        CASE WHEN running.id IS NOT NULL
             THEN procrastinate_finish_job_v1(running.id, 'succeeded', standing.kind = %(preview)s)::text
        END
@@ -267,16 +267,18 @@ ORDER BY j.id
 FOR UPDATE OF j SKIP LOCKED
 
 
--- name: charge_quota
--- Charges what previews, changes or definitions took since `began`, and `beside` seconds: for `previews` times as
--- long the worker takes no previews, for `changes` times as long no changes, and for `definitions` times as long
--- no new definitions, while other work waits.
--- Relies on: `began` is of the database's clock. What was charged before is never shortened.
+-- name: charge_quotas
+-- Charges what previews (and `beside` seconds), changes and definitions took since they began (null: nothing): for
+-- so many times as long as their share says the worker takes no more of the kind, while other work waits.
+-- Relies on: what began did so by the database's clock. What was charged before is never shortened.
 UPDATE worker
-SET preview_quota_until = greatest(preview_quota_until, now() + %(previews)s::float8 * took.seconds),
-    change_quota_until = greatest(change_quota_until, now() + %(changes)s::float8 * took.seconds),
-    definition_quota_until = greatest(definition_quota_until, now() + %(definitions)s::float8 * took.seconds)
-FROM (SELECT now() - %(began)s + make_interval(secs => %(beside)s) AS seconds) took
+SET preview_quota_until = greatest(
+        preview_quota_until,
+        now() + %(previews_share)s::float8 * (now() - %(previews_began)s::timestamptz + make_interval(secs => %(beside)s))),
+    change_quota_until = greatest(
+        change_quota_until, now() + %(changes_share)s::float8 * (now() - %(changes_began)s::timestamptz)),
+    definition_quota_until = greatest(
+        definition_quota_until, now() + %(definitions_share)s::float8 * (now() - %(definitions_began)s::timestamptz))
 WHERE id = %(worker)s
 
 
@@ -354,3 +356,29 @@ ON CONFLICT (at) DO NOTHING
 -- name: forget_samples
 -- Deletes what charts show no more.
 DELETE FROM fleet_sample WHERE at < now() - make_interval(secs => %(seconds)s)
+
+
+-- name: remember_traces
+-- The request that made work in these partitions, the last of several. Locks in the order of partitions.
+INSERT INTO work_trace (partition_id, place)
+SELECT wanted.id, %(place)s
+FROM unnest(%(partitions)s::bigint[]) AS wanted (id)
+ORDER BY wanted.id
+ON CONFLICT (partition_id) DO UPDATE SET place = excluded.place, at = now()
+
+
+-- name: take_traces
+-- Waits for nobody: one that is written to at this moment is of other work.
+DELETE FROM work_trace
+WHERE partition_id IN (
+    SELECT partition_id FROM work_trace WHERE partition_id = ANY(%(partitions)s) FOR UPDATE SKIP LOCKED
+)
+RETURNING place
+
+
+-- name: forget_traces
+-- Deletes those of work that nobody was leased. Waits for nobody, as `take_traces`.
+DELETE FROM work_trace
+WHERE partition_id IN (
+    SELECT partition_id FROM work_trace WHERE at < now() - make_interval(mins => %(minutes)s) FOR UPDATE SKIP LOCKED
+)

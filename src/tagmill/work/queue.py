@@ -29,7 +29,7 @@ from tagmill import locks, sql
 from tagmill.config import load
 from tagmill.locks import Lock
 from tagmill.matches import staleness
-from tagmill.work import policy
+from tagmill.work import policy, traces
 from tagmill.work.policy import CHANGE, REBUILD, WHOLE, Candidate, Kind
 
 log = structlog.get_logger("tagmill.queue")
@@ -101,6 +101,7 @@ def defer(wanted: Mapping[int, Kind], delay: int = 0) -> None:
             with transaction.atomic():
                 _enqueue(wanted, delay)
                 sql.rows(__file__, "notify_work", {"partitions": sorted(wanted)})
+                traces.remember(list(wanted))
             return
         except AlreadyEnqueued:
             continue

@@ -5,7 +5,7 @@
 schema      u32 little-endian
 size        u32 little-endian, of the head
 head        JSON: incarnation, partition, rev, pages: [[rev, size, size of the image]...]
-pages       each as it came, and behind it its image, packed; nothing where there is none
+pages       each (`pages`), and behind it its image, packed; nothing where there is none
 ```
 
 Another worker made it, so nothing in it is taken for true: the digest of the whole is the server's,
@@ -30,7 +30,7 @@ from tagmill_worker.pages import Page
 
 MAGIC = b"TAGMILLS"
 # Raised by every change to what a body means.
-SCHEMA = 1
+SCHEMA = 2
 START = struct.Struct("<8sII")
 SLOTS = struct.Struct("<I")
 # As an image in a server's store may be at most; and unpacked, with room for what the kernel adds.

@@ -20,7 +20,7 @@ schema      u32 little-endian
 size        u32 little-endian, of the head
 digest      32 bytes, BLAKE2b of the head
 head        JSON: incarnation, partition, number, since, rev, pages: [[rev, size, digest]...]
-pages       their bytes as they came, one after the other
+pages       their bytes (`pages`), one after the other
 ```
 
 So the digest in the name covers every byte. Nothing of a file is used before its digests are found
@@ -45,7 +45,7 @@ from tagmill_worker.pages import Page
 
 MAGIC = b"TAGMILLC"
 # Raised by every change to what a file means; files of another schema are not read.
-SCHEMA = 1
+SCHEMA = 2
 START = struct.Struct("<8sII32s")
 DIGEST_BYTES = 32
 # 65,536 slots in pages of one node, at some 100 bytes each.

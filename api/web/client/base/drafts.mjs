@@ -2,11 +2,26 @@
 import { session } from "./session.mjs";
 
 /** @typedef {{name: string, definition: string, comment: string, namespaces: Record<string, string>}} Draft */
+/** `base` is what the tag said when the typing began, `etag` its entity tag then.
+ * @typedef {Draft & {base?: Draft, etag?: string}} Kept */
+
+/** @type {Draft} */
+export const EMPTY = { name: "", definition: "", comment: "", namespaces: {} };
+
+/** What is written of a tag, and published when it is evaluated. @param {any} row @returns {Draft} */
+export function said(row) {
+  return {
+    name: row.name,
+    comment: row.comment,
+    definition: row.pending_definition ?? row.definition ?? "",
+    namespaces: row.pending_namespaces ?? row.namespaces,
+  };
+}
 
 /** @param {string} tag */
 const key = (tag) => `tagmill draft of ${session.user}: ${tag}`;
 
-/** @param {string} tag @returns {Draft | null} */
+/** @param {string} tag @returns {Kept | null} */
 export function kept(tag) {
   try {
     return JSON.parse(localStorage.getItem(key(tag)) ?? "null");
@@ -15,7 +30,7 @@ export function kept(tag) {
   }
 }
 
-/** @param {string} tag @param {Draft} draft */
+/** @param {string} tag @param {Kept} draft */
 export function keep(tag, draft) {
   try {
     localStorage.setItem(key(tag), JSON.stringify(draft));
@@ -27,4 +42,14 @@ export function keep(tag, draft) {
 /** @param {string} tag */
 export function drop(tag) {
   localStorage.removeItem(key(tag));
+}
+
+/** Whether two say the same. @param {Draft} one @param {Draft} other */
+export function areSame(one, other) {
+  const { definition, comment } = other;
+  return (
+    one.definition === definition &&
+    one.comment === comment &&
+    JSON.stringify(one.namespaces) === JSON.stringify(other.namespaces)
+  );
 }

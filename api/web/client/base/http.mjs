@@ -2,7 +2,7 @@
 import { note } from "./asked.mjs";
 
 const FIRST_RETRY_MS = 500;
-const MAX_RETRY_MS = 8_000;
+const MAX_RETRY_MS = 2_000;
 
 /** What the server refused, or that it could not be reached (`code` is then "lost"). */
 export class Problem extends Error {
@@ -20,7 +20,7 @@ export const connection = new EventTarget();
 let isLost = false;
 
 /** @param {boolean} lost */
-function notice(lost) {
+export function notice(lost) {
   if (lost === isLost) return;
   isLost = lost;
   connection.dispatchEvent(new Event(lost ? "lost" : "found"));
@@ -54,17 +54,25 @@ function cookie(name) {
  * @property {AbortSignal} [signal]
  * @property {number} [wait] Seconds that the answer may be held back.
  * @property {string} [type] Of the answer, where it is no JSON.
+ * @property {string} [match] The entity tag that the resource must have still.
  */
 
 /** The answer to a request: parsed, or the text where it has another `type`. Raises Problem.
  * @param {string} path Relative to /api/v1/, or an address that the API gave.
  * @param {Asked} [asked]
  * @returns {Promise<any>} */
-export async function api(path, { method = "GET", body, signal, wait, type } = {}) {
+export async function api(path, asked) {
+  return (await tagged(path, asked))[0];
+}
+
+/** The answer and its entity tag. Raises Problem.
+ * @param {string} path @param {Asked} [asked] @returns {Promise<[any, string]>} */
+export async function tagged(path, { method = "GET", body, signal, wait, type, match } = {}) {
   const headers = new Headers({ Accept: type ?? "application/json" });
   if (body !== undefined) headers.set("Content-Type", "application/json");
   if (method !== "GET") headers.set("X-CSRFToken", cookie("csrftoken"));
   if (wait) headers.set("Prefer", `wait=${wait}`);
+  if (match) headers.set("If-Match", match);
   const address = new URL(path, new URL("/api/v1/", location.href));
   note(method, address.pathname + address.search, body);
   let answer;
@@ -84,7 +92,10 @@ export async function api(path, { method = "GET", body, signal, wait, type } = {
     });
   }
   notice(false);
-  if (answer.ok) return answer.status === 204 ? null : type ? answer.text() : answer.json();
+  if (answer.ok) {
+    const found = answer.status === 204 ? null : await (type ? answer.text() : answer.json());
+    return [found, answer.headers.get("ETag") ?? ""];
+  }
   if (answer.status === 401) location.assign(`/login/?next=${encodeURIComponent(location.pathname)}`);
   const problem = await answer.json().catch(() => ({}));
   throw new Problem({

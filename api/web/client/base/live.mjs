@@ -1,34 +1,42 @@
-// The event streams of rebuilds and previews. A page that nobody sees holds none: browsers allow six
-// connections to a server for all their pages together.
+// What the server says to the pages of this browser, as it happens: see stream.mjs.
+import { connection, notice } from "./http.mjs";
+import { session } from "./session.mjs";
+import { Stream } from "./stream.mjs";
 
-/** Hears of each change until it is over; the connection is mended by itself.
- * @param {string} path Relative to /api/v1/.
- * @param {(data: any, isOver: boolean) => void} hear
- * @returns {() => void} Ends it. */
-export function listen(path, hear) {
-  /** @type {EventSource | null} */
-  let source = null;
-  let isOver = false;
-  const close = () => {
-    source?.close();
-    source = null;
-  };
-  const open = () => {
-    if (document.hidden || isOver) return close();
-    if (source !== null) return;
-    source = new EventSource(`/api/v1/${path}`);
-    source.addEventListener("progress", (event) => hear(JSON.parse(event.data), false));
-    source.addEventListener("end", (event) => {
-      end();
-      hear(JSON.parse(event.data), true);
-    });
-  };
-  const end = () => {
-    isOver = true;
-    close();
-    document.removeEventListener("visibilitychange", open);
-  };
-  document.addEventListener("visibilitychange", open);
-  open();
-  return end;
+/** Hears "tag", "rebuild", "preview" and "worker" with what the API's events have, and "missed" when
+ * something may have happened unheard. */
+export const live = new EventTarget();
+
+/** @param {import("./stream.mjs").Heard} heard */
+function hear({ kind, data }) {
+  if (kind === "lost") return notice(true);
+  if (kind === "open") notice(false);
+  live.dispatchEvent(new CustomEvent(kind === "open" ? "missed" : kind, { detail: data }));
 }
+
+/** Where browsers have no shared workers: each page that somebody sees has a stream of its own. */
+function alone() {
+  const stream = new Stream(hear);
+  const look = () => {
+    if (document.hidden) stream.close();
+    else if (stream.source === null) stream.open();
+  };
+  document.addEventListener("visibilitychange", look);
+  look();
+}
+
+/** Named by who is logged in: nobody hears what another one may. */
+function together() {
+  const address = new URL("../live-worker.mjs", import.meta.url);
+  const worker = new SharedWorker(address, { type: "module", name: `tagmill of ${session.user}` });
+  worker.addEventListener("error", alone, { once: true });
+  worker.port.onmessage = (event) => hear(event.data);
+  addEventListener("pagehide", () => worker.port.postMessage("gone"), { once: true });
+}
+
+connection.addEventListener("found", () => live.dispatchEvent(new CustomEvent("missed")));
+if (typeof SharedWorker === "function") {
+  together();
+  // A page that comes back from the browser's memory had let the worker go.
+  addEventListener("pageshow", (event) => event.persisted && together());
+} else alone();

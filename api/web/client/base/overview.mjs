@@ -1,10 +1,11 @@
-// Pages that look at the whole fleet again and again: clusters, and for operators partitions and workers.
+// Pages that watch the whole fleet: clusters, and for operators partitions and workers.
 import { html } from "../vendor/lit.mjs";
 import { all } from "./http.mjs";
 import { Page } from "./page.mjs";
 import { allowed } from "./session.mjs";
 
-const LOOK_SECONDS = 2;
+// Uploads make work without an event; workers that take it up say so.
+const LOOK_SECONDS = 10;
 
 export class Overview extends Page {
   static properties = {
@@ -26,10 +27,7 @@ export class Overview extends Page {
 
   connectedCallback() {
     super.connectedCallback();
-    this.every(
-      () => this.load(),
-      () => LOOK_SECONDS,
-    );
+    this.watch(() => this.load(), { kinds: ["worker", "tag", "rebuild"], seconds: LOOK_SECONDS });
   }
 
   async load() {

@@ -1,11 +1,15 @@
 // What is to be said of a definition as it is typed, and what it would match: the last that was asked
 // for. What does not parse is found by the check, and asked no further.
 import { api, isAborted, Problem } from "./http.mjs";
+import { live } from "./live.mjs";
 import { allowed } from "./session.mjs";
 
 // A pause in typing, short enough for an answer 300 ms after the last key.
 const TYPING_MS = 90;
-const WAIT_SECONDS = 20;
+// So long the answer is waited for, which has it soonest. What takes longer is heard of by the event
+// stream: a preview that nobody evaluates holds no connection.
+const WAIT_SECONDS = 2;
+const LOOK_MS = 10_000;
 const GONE = new Set(["preview_gone", "not_found"]);
 
 /** @typedef {{definition: string, namespaces: Record<string, string>, compare_to: string | null}} Asked */
@@ -83,8 +87,11 @@ export class Preview extends EventTarget {
       this.say();
       let found = await api("previews/?limit=1", { method: "POST", body: { ...asked, client: this.client }, signal });
       this.take(found);
+      const ends = performance.now() + 1000 * WAIT_SECONDS;
       while (found.state === "evaluating") {
-        found = await api(`previews/${found.uuid}?limit=1`, { signal, wait: WAIT_SECONDS });
+        const isNew = performance.now() < ends;
+        if (!isNew) await changed(found.uuid, signal);
+        found = await api(`previews/${found.uuid}?limit=1`, { signal, wait: isNew ? WAIT_SECONDS : 0 });
         this.take(found);
       }
     } catch (error) {
@@ -118,4 +125,18 @@ export class Preview extends EventTarget {
   say() {
     this.dispatchEvent(new Event("change"));
   }
+}
+
+/** Until the server says that something of the preview is new, or may have said so, or for LOOK_MS.
+ * @param {string} uuid @param {AbortSignal} signal */
+async function changed(uuid, signal) {
+  const heard = new AbortController();
+  await new Promise((done) => {
+    const how = { signal: heard.signal };
+    signal.addEventListener("abort", done, how);
+    live.addEventListener("missed", done, how);
+    live.addEventListener("preview", (event) => /** @type {any} */ (event).detail.preview === uuid && done(null), how);
+    setTimeout(done, LOOK_MS);
+  });
+  heard.abort();
 }

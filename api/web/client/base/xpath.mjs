@@ -1,5 +1,5 @@
 // XPath 1.0 in colours: the tokens of a definition, by the rules of its section 3.7.
-import { html } from "../vendor/lit.mjs";
+import { html, nothing } from "../vendor/lit.mjs";
 
 /** @typedef {"name" | "attribute" | "string" | "number" | "function" | "operator" | "space" | "other"} Kind */
 /** @typedef {{kind: Kind, text: string}} Token */
@@ -10,6 +10,8 @@ const NUMBER = /\d+(?:\.\d*)?|\.\d+/y;
 const SPACE = /[ \t\r\n]+/y;
 const OPERATOR = /!=|<=|>=|::|\/\/?|\.\.|[=<>|+\-*@.,()[\]]/y;
 const CALLED = /[ \t\r\n]*(\(|::)/y;
+// Before these a line that is too long breaks.
+const BREAKS = /^[/[(]/;
 const WORDS = new Set(["and", "or", "div", "mod"]);
 // After these a name is an operand, and never an operator.
 const OPENING = new Set([
@@ -85,7 +87,7 @@ export function highlighted(text) {
     >${tokens(text).map((token) =>
       token.kind === "space" || token.kind === "other"
         ? token.text
-        : html`<span class="xp-${token.kind}">${token.text}</span>`,
+        : html`${BREAKS.test(token.text) ? html`<wbr />` : nothing}<span class="xp-${token.kind}">${token.text}</span>`,
     )}</code
   >`;
 }

@@ -8,6 +8,13 @@ import { allowed, session } from "../base/session.mjs";
 import { ask } from "../parts/ask.mjs";
 
 const DAYS = [1, 7, 30, 90, 365];
+/** @type {Record<string, string>} */
+const ROLES = {
+  viewer: "a viewer may",
+  uploader: "an uploader may",
+  operator: "an operator may",
+  admin: "an admin may",
+};
 
 class Account extends Page {
   static properties = {
@@ -128,15 +135,19 @@ class Account extends Page {
       <form class="card stack" @submit=${this.make}>
         <label for="token-name">What it is for</label
         ><input id="token-name" name="name" maxlength="64" autocomplete="off" placeholder="nightly upload" />
-        <div class="line">
-          <label for="token-role">It may do what</label
-          ><select id="token-role" name="role" class="grow">
-            ${roles.map((role) => html`<option value=${role}>${role === "admin" ? "an admin may" : `${role === "uploader" || role === "operator" ? "an" : "a"} ${role} may`}</option>`)}
-          </select>
-          <label for="token-days">for</label
-          ><select id="token-days" name="days">
-            ${DAYS.map((days) => html`<option value=${days} ?selected=${days === 90}>${several(days, "day")}</option>`)}
-          </select>
+        <div class="fields">
+          <div class="stack">
+            <label for="token-role">It may do what</label
+            ><select id="token-role" name="role">
+              ${roles.map((role) => html`<option value=${role}>${ROLES[role]}</option>`)}
+            </select>
+          </div>
+          <div class="stack">
+            <label for="token-days">It ends after</label
+            ><select id="token-days" name="days">
+              ${DAYS.map((days) => html`<option value=${days} ?selected=${days === 90}>${several(days, "day")}</option>`)}
+            </select>
+          </div>
         </div>
         <p><button class="primary">Make a token</button></p>
       </form>`;
@@ -149,7 +160,7 @@ class Account extends Page {
           ${this.tokens.map(
             (token) =>
               html`<li>
-                <strong class="cut">${token.name || (token.is_login ? "login" : token.key)}</strong>
+                <strong class="cut">${token.name || (token.is_login ? "login" : "without a name")}</strong>
                 <code class="small">${token.key.slice(0, 8)}...</code><span class="badge">${token.role}</span>
                 <span class="small quiet grow"
                   >made ${time(token.created_at)},

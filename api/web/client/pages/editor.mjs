@@ -1,7 +1,7 @@
 // A tag, new or there already: its definition, what that would match, and saving it.
 import { html, nothing } from "../vendor/lit.mjs";
-import { drop, keep, kept } from "../base/drafts.mjs";
-import { api, Problem, segment } from "../base/http.mjs";
+import { areSame, drop, EMPTY, keep, kept, said } from "../base/drafts.mjs";
+import { api, Problem, segment, tagged } from "../base/http.mjs";
 import { count, several } from "../base/format.mjs";
 import { Page } from "../base/page.mjs";
 import { Preview } from "../base/preview.mjs";
@@ -12,11 +12,11 @@ import "../parts/change.mjs";
 import "../parts/code.mjs";
 import "../parts/history.mjs";
 import "../parts/pins.mjs";
+import { collision, writer } from "../parts/collision.mjs";
 import { prefixes, status, warnings } from "../parts/written.mjs";
 
 // Saving what takes the tag from more than this share of its nodes is asked about.
 const MAX_REMOVED = 0.1;
-const LOOK_SECONDS = 3;
 const STUCK = new Set(["no_worker", "postponed", "failure"]);
 
 class Editor extends Page {
@@ -31,6 +31,7 @@ class Editor extends Page {
     said: { state: true },
     isRestored: { state: true },
     isSaving: { state: true },
+    theirs: { state: true },
   };
 
   constructor() {
@@ -40,7 +41,13 @@ class Editor extends Page {
     /** The tag as the server has it. @type {any} */
     this.row = null;
     /** @type {import("../base/drafts.mjs").Draft} */
-    this.draft = { name: "", definition: "", comment: "", namespaces: {} };
+    this.draft = EMPTY;
+    /** What the tag said when the typing began, and its entity tag then.
+     * @type {import("../base/drafts.mjs").Draft} */
+    this.base = EMPTY;
+    this.etag = "";
+    /** What somebody else has made of it since then, and who. @type {import("../parts/collision.mjs").Theirs | null} */
+    this.theirs = null;
     /** @type {import("../parts/code.mjs").Finding[]} */
     this.findings = [];
     this.preview = new Preview();
@@ -63,62 +70,76 @@ class Editor extends Page {
 
   async open() {
     this.draft = { ...this.draft, definition: this.query.get("definition") ?? "" };
-    if (this.tag) this.take(await api(`tags/${segment(this.tag)}`));
+    if (this.tag) this.take(await tagged(this.address()));
     const before = allowed("operator") && !this.query.has("definition") ? kept(this.tag) : null;
     if (before !== null) {
-      this.draft = before;
+      const { base = this.base, etag = this.etag, ...draft } = before;
+      this.draft = draft;
       this.isRestored = this.isChanged();
+      if (this.isRestored && !areSame(base, this.base)) {
+        await this.meet(this.base, this.etag);
+        [this.base, this.etag] = [base, etag];
+      }
     }
     this.show();
     this.typed({ now: true });
     if (this.tag)
-      this.every(
-        () => this.look(),
-        () => LOOK_SECONDS,
-      );
+      this.watch(() => this.look(), {
+        kinds: ["tag", "worker"],
+        isMeant: ({ tags }) => (tags ? tags.includes(this.tag) : this.row?.state === "building"),
+      });
+  }
+
+  address() {
+    return `tags/${segment(this.tag)}`;
   }
 
   /** The tag's own state goes on; what is typed stays. */
   async look() {
-    const row = await api(`tags/${segment(this.tag)}`);
-    const wasSame = !this.isChanged();
+    const [row, etag] = await tagged(this.address());
     const wasPublished = this.row.definition;
+    const wasChanged = this.isChanged();
+    const now = said(row);
     this.row = row;
-    // What it is compared with is another one now.
-    if (row.definition !== wasPublished && !(wasSame && this.isChanged())) this.typed({ now: true });
-    if (wasSame && this.isChanged()) {
-      this.take(row);
+    if (areSame(now, this.base)) {
+      this.etag = etag;
+      this.theirs = null;
+    } else if (!wasChanged || areSame(now, this.draft)) {
+      this.take([row, etag]);
       this.show();
-      this.typed({ now: true });
-    }
+      return this.typed({ now: true });
+    } else if (this.theirs?.etag !== etag) await this.meet(now, etag);
+    // What it is compared with is another one now.
+    if (row.definition !== wasPublished) this.typed({ now: true });
   }
 
-  /** @param {any} row */
-  take(row) {
+  /** Somebody else has saved the tag while this one is typed.
+   * @param {import("../base/drafts.mjs").Draft} says @param {string} etag */
+  async meet(says, etag) {
+    const { results } = await api(`${this.address()}/history?limit=10`);
+    this.theirs = { says, etag, ...writer(results) };
+  }
+
+  /** The draft goes on from what they have saved. */
+  keepMine() {
+    const { theirs } = this;
+    if (theirs === null) return;
+    this.base = theirs.says;
+    this.etag = theirs.etag;
+    this.theirs = null;
+    this.write({});
+  }
+
+  /** @param {[any, string]} found The tag as the server has it, and its entity tag. */
+  take([row, etag]) {
     this.row = row;
-    this.draft = this.published();
-  }
-
-  published() {
-    const { row } = this;
-    return row === null
-      ? { name: "", definition: "", comment: "", namespaces: {} }
-      : {
-          name: row.name,
-          comment: row.comment,
-          definition: row.pending_definition ?? row.definition ?? "",
-          namespaces: row.pending_namespaces ?? row.namespaces,
-        };
+    this.base = this.draft = said(row);
+    this.etag = etag;
+    this.theirs = null;
   }
 
   isChanged() {
-    const { definition, comment, namespaces } = this.draft;
-    const before = this.published();
-    return (
-      definition !== before.definition ||
-      comment !== before.comment ||
-      JSON.stringify(namespaces) !== JSON.stringify(before.namespaces)
-    );
+    return !areSame(this.draft, this.base);
   }
 
   /** The draft in the editor. */
@@ -133,7 +154,7 @@ class Editor extends Page {
   write(change) {
     this.draft = { ...this.draft, ...change };
     this.said = "";
-    if (this.isChanged()) keep(this.tag, this.draft);
+    if (this.isChanged()) keep(this.tag, { ...this.draft, base: this.base, etag: this.etag });
     else drop(this.tag);
     if ("definition" in change || "namespaces" in change) this.typed();
   }
@@ -187,21 +208,33 @@ class Editor extends Page {
         namespaces,
         ...(this.row === null ? { name: name.trim() } : {}),
       };
-      const saved = await api(this.row === null ? "tags/" : `tags/${segment(this.tag)}`, {
-        method: this.row === null ? "POST" : "PATCH",
-        body,
-      });
+      const saved = await this.store(body);
+      if (saved === null) return;
       drop(this.tag);
       this.isRestored = false;
-      if (this.row === null) return go(`/tags/${segment(saved.name)}`, { replace: true });
+      const [row] = saved;
+      if (this.row === null) return go(`/tags/${segment(row.name)}`, { replace: true });
       this.take(saved);
       this.said =
-        saved.pending_definition === null
-          ? `Published: ${several(saved.node_count, "node")}.`
+        row.pending_definition === null
+          ? `Published: ${several(row.node_count, "node")}.`
           : "Saved: it is published once it is evaluated everywhere.";
       this.typed({ now: true });
     });
     this.isSaving = false;
+  }
+
+  /** Null where somebody else has saved the tag since the typing began: the page says so then.
+   * @param {any} body @returns {Promise<[any, string] | null>} */
+  async store(body) {
+    if (this.row === null) return tagged("tags/", { method: "POST", body });
+    try {
+      return await tagged(this.address(), { method: "PATCH", body, match: this.etag });
+    } catch (error) {
+      if (!(error instanceof Problem) || error.status !== 412) throw error;
+      await this.look();
+      return null;
+    }
   }
 
   async isMeant() {
@@ -234,17 +267,16 @@ class Editor extends Page {
       isDangerous: true,
       text: `${several(this.row.node_count, "node")} lose the tag. Its history is kept.`,
     });
-    if (
-      isMeant &&
-      (await this.trying(async () => (await api(`tags/${segment(this.tag)}`, { method: "DELETE" }), true)))
-    ) {
+    if (isMeant && (await this.trying(async () => (await api(this.address(), { method: "DELETE" }), true)))) {
       drop(this.tag);
       go("/");
     }
   }
 
   discard() {
-    this.draft = this.published();
+    if (this.theirs !== null) [this.base, this.etag] = [this.theirs.says, this.theirs.etag];
+    this.theirs = null;
+    this.draft = this.base;
     drop(this.tag);
     this.isRestored = false;
     this.show();
@@ -253,10 +285,7 @@ class Editor extends Page {
 
   render() {
     if (this.tag && this.row === null)
-      return this.problem
-        ? html`${this.shownProblem()}
-            <p><a href="/">All tags</a></p>`
-        : html`<p class="quiet">Loading ...</p>`;
+      return this.problem ? this.none("/", "All tags") : html`<p class="quiet">Loading ...</p>`;
     return html`<div class="head">
         <div>
           <h1>${this.tag || "New tag"}</h1>
@@ -265,14 +294,24 @@ class Editor extends Page {
         ${allowed("operator") ? this.buttons() : nothing}
       </div>
       ${this.shownProblem()}
-      <div class="editor">
+      ${
+        this.theirs
+          ? collision(
+              this.theirs,
+              this.draft,
+              () => this.keepMine(),
+              () => this.discard(),
+            )
+          : nothing
+      }
+      <div class="editor ${this.row ? "tag-page" : ""}">
         <section class="stack" aria-label="Definition">${this.form()}</section>
-        <div class="stack">
-          <section class="card result" aria-label="What it matches">${this.result()}</section>
+        <div class="stack result-side">
+          <section class="card stack result" aria-label="What it matches">${this.result()}</section>
           ${allowed("operator") && this.row?.kind !== "manual" ? html`<tm-pins .preview=${this.preview} .version=${this.version}></tm-pins>` : nothing}
         </div>
-      </div>
-      ${this.row ? html`<tm-history tag=${this.tag} .total=${this.row.node_count}></tm-history>` : nothing}`;
+        ${this.row ? html`<tm-history tag=${this.tag} .total=${this.row.node_count}></tm-history>` : nothing}
+      </div>`;
   }
 
   buttons() {
@@ -334,7 +373,8 @@ class Editor extends Page {
     if (this.row !== null && (!allowed("operator") || (this.row.kind === "manual" && !this.draft.definition))) {
       return html`<h2>${several(this.row.node_count, "node")}</h2>
         <tm-nodes
-          source="tags/${segment(this.tag)}/nodes"
+          source="${this.address()}/nodes"
+          members="${this.address()}/members"
           .total=${this.row.node_count}
           query="?tag=${segment(this.tag)}"
           empty="No node carries it."

@@ -1,11 +1,25 @@
 // Clusters and their partitions, coloured by what waits there, and who works on what.
 import { html, nothing } from "../vendor/lit.mjs";
 import { count, several, time } from "../base/format.mjs";
+import { all, segment } from "../base/http.mjs";
 import { Overview } from "../base/overview.mjs";
 import { allowed } from "../base/session.mjs";
 import "../parts/hour.mjs";
 
 class Fleet extends Overview {
+  static properties = { ...Overview.properties, failed: { state: true } };
+
+  constructor() {
+    super();
+    /** Tags whose definition could not be evaluated somewhere. @type {any[]} */
+    this.failed = [];
+  }
+
+  async load() {
+    const [failed] = await Promise.all([all("tags/?state=failed&limit=1000"), super.load()]);
+    this.failed = failed;
+  }
+
   render() {
     if (this.clusters === null) return this.loading("Fleet");
     const waiting = this.partitions.reduce((sum, one) => sum + one.stale, 0);
@@ -27,9 +41,26 @@ class Fleet extends Overview {
         allowed("operator")
           ? html`<h2>The last hour</h2>
               <tm-hour></tm-hour>
+              ${this.failures()}
               <h2>Workers</h2>
               ${this.workers.length ? this.table() : html`<p class="card empty">None has ever come: manage.py worker_token makes a token for one.</p>`}`
           : nothing
+      }`;
+  }
+
+  failures() {
+    return html`<h2>What failed</h2>
+      ${
+        this.failed.length
+          ? html`<ul class="card plainlist">
+              ${this.failed.map(
+                (tag) =>
+                  html`<li>
+                    <a href="/tags/${segment(tag.name)}">${tag.name}</a><span class="small grow">${tag.failure}</span>
+                  </li>`,
+              )}
+            </ul>`
+          : html`<p class="card quiet">No definition fails anywhere.</p>`
       }`;
   }
 

@@ -127,10 +127,7 @@ class NodePage extends Page {
 
   render() {
     if (this.node === null)
-      return this.problem
-        ? html`${this.shownProblem()}
-            <p><a href="/nodes/">All nodes</a></p>`
-        : html`<p class="quiet">Loading ...</p>`;
+      return this.problem ? this.none("/nodes/", "All nodes") : html`<p class="quiet">Loading ...</p>`;
     const { hostname, system_id: id, cluster, kind, updated_at: at, probes } = this.node;
     return html`<div class="head">
         <div>

@@ -1,6 +1,6 @@
 // All machines: sought by the beginning of a name, and by a tag.
 import { html } from "../vendor/lit.mjs";
-import { all, api } from "../base/http.mjs";
+import { all, api, segment } from "../base/http.mjs";
 import { count } from "../base/format.mjs";
 import { Page } from "../base/page.mjs";
 import "../parts/nodes.mjs";
@@ -41,18 +41,15 @@ class NodesPage extends Page {
     const query = new URLSearchParams();
     if (this.sought) query.set("q", this.sought);
     if (this.cluster) query.set("cluster", this.cluster);
-    if (this.tag) query.set("tag", this.tag);
-    return `nodes/?${query}`;
+    return this.tag ? `tags/${segment(this.tag)}/nodes?${query}` : `nodes/?${query}`;
   }
 
   /** As many as there may be: of those sought nobody knows it before they are read. */
   total() {
-    if (this.sought) return 0;
-    const tag = this.tags.find((found) => found.name === this.tag);
-    const nodes = this.clusters
+    if (this.sought || this.tag) return 0;
+    return this.clusters
       .filter((one) => !this.cluster || one.name === this.cluster)
       .reduce((sum, one) => sum + one.node_count, 0);
-    return tag ? (this.cluster ? 0 : tag.node_count) : nodes;
   }
 
   /** @param {string} text */
@@ -87,6 +84,7 @@ class NodesPage extends Page {
       <tm-nodes
         class="tall"
         source=${this.source()}
+        members=${this.tag ? this.source().replace("/nodes?", "/members?") : ""}
         .total=${this.total()}
         query=${this.tag ? `?tag=${this.tag}` : ""}
         empty="No node is like that. Nodes come by uploads: PUT nodes/{system_id}/document, or nodes/import."

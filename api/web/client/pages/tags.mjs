@@ -11,8 +11,6 @@ import "../parts/rebuild.mjs";
 import { TONES } from "../parts/written.mjs";
 import "../parts/rows.mjs";
 
-const CALM_SECONDS = 5;
-const BUSY_SECONDS = 1;
 const NARROW = matchMedia("(width < 60rem)");
 const TITLES = /** @type {const} */ ([
   ["name", "Tag"],
@@ -22,6 +20,7 @@ const TITLES = /** @type {const} */ ([
   ["fresh", "Freshness"],
   ["changed", "Changed"],
 ]);
+
 class Tags extends Page {
   static properties = {
     ...Page.properties,
@@ -56,14 +55,7 @@ class Tags extends Page {
     super.connectedCallback();
     NARROW.addEventListener("change", this.redraw);
     this.endings.add(() => NARROW.removeEventListener("change", this.redraw));
-    this.look = this.every(
-      () => this.load(),
-      () => (this.isBusy() ? BUSY_SECONDS : CALM_SECONDS),
-    );
-  }
-
-  isBusy() {
-    return this.rebuilds.length > 0 || (this.tags ?? []).some((tag) => tag.state === "building");
+    this.look = this.watch(() => this.load(), { kinds: ["tag", "rebuild", "worker"] });
   }
 
   async load() {
@@ -190,7 +182,9 @@ class Tags extends Page {
 
   /** @param {any[]} shown */
   table(shown) {
-    const areAll = shown.length > 0 && shown.every((tag) => this.chosen.has(tag.name));
+    // What is assigned by hand is not evaluated.
+    const rebuilt = shown.filter((tag) => tag.kind === "automatic").map((tag) => tag.name);
+    const areAll = rebuilt.length > 0 && rebuilt.every((name) => this.chosen.has(name));
     return html`<div class="list tags" role="table" aria-label="Tags" aria-rowcount=${shown.length + 1}>
       <div role="rowgroup">
         <div class="tag titles" role="row" aria-rowindex="1">
@@ -201,7 +195,7 @@ class Tags extends Page {
                     type="checkbox"
                     aria-label="Select all shown"
                     .checked=${areAll}
-                    @change=${(/** @type {any} */ event) => (this.chosen = new Set(event.target.checked ? shown.map((tag) => tag.name) : []))}
+                    @change=${(/** @type {any} */ event) => (this.chosen = new Set(event.target.checked ? rebuilt : []))}
                 /></span>`
               : nothing
           }

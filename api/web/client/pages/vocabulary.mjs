@@ -20,7 +20,14 @@ const PLACES = [
 ];
 
 class Vocabulary extends Page {
-  static properties = { ...Page.properties, under: { state: true }, sought: { state: true }, found: { state: true } };
+  static properties = {
+    ...Page.properties,
+    under: { state: true },
+    sought: { state: true },
+    found: { state: true },
+    parts: { state: true },
+    joint: { state: true },
+  };
 
   constructor() {
     super();
@@ -29,6 +36,9 @@ class Vocabulary extends Page {
     /** @type {any} */
     this.found = null;
     this.timer = 0;
+    /** The expressions that are clicked together, and what stands between them. @type {string[]} */
+    this.parts = [];
+    this.joint = "and";
   }
 
   connectedCallback() {
@@ -85,6 +95,7 @@ class Vocabulary extends Page {
           @input=${(/** @type {any} */ event) => this.typed(event.target.value)}
         />
       </div>
+      ${this.parts.length ? this.together() : nothing}
       ${
         isKnown
           ? nothing
@@ -94,6 +105,46 @@ class Vocabulary extends Page {
             </p>`
       }
       ${found === null ? html`<p class="quiet">Loading ...</p>` : this.words()}`;
+  }
+
+  together() {
+    const definition = this.parts.join(`\n${this.joint} `);
+    return html`<section class="card stack" aria-labelledby="together">
+      <div class="line spread">
+        <h2 id="together">Clicked together</h2>
+        <div class="choices" role="group" aria-label="A machine has">
+          ${[
+            ["and", "all of these"],
+            ["or", "any of these"],
+          ].map(
+            ([joint, title]) =>
+              html`<button aria-pressed=${joint === this.joint} @click=${() => (this.joint = joint ?? "and")}>
+                ${title}
+              </button>`,
+          )}
+        </div>
+      </div>
+      <ul class="plainlist">
+        ${this.parts.map(
+          (part) =>
+            html`<li>
+              <span class="grow">${highlighted(part)}</span
+              ><button class="small plain" aria-label="Without ${part}" @click=${() => this.pick(part)}>&times;</button>
+            </li>`,
+        )}
+      </ul>
+      <p>
+        <a class="button primary" href="/new?${new URLSearchParams({ definition })}"
+          >Make a tag of ${this.parts.length === 1 ? "this" : "these"}</a
+        >
+      </p>
+    </section>`;
+  }
+
+  /** Adds an expression, or takes it out again. @param {string} part */
+  pick(part) {
+    const isIn = this.parts.includes(part);
+    this.parts = isIn ? this.parts.filter((found) => found !== part) : [...this.parts, part];
   }
 
   words() {
@@ -119,7 +170,8 @@ class Vocabulary extends Page {
     const definition = this.definition(word);
     return html`<li>
       <span class="grow cut"
-        >${word.kind === "value" ? word.name : html`<button class="plain small" @click=${() => this.go(deeper)}>${shown}</button>`}</span
+        >${word.kind === "value" ? word.name : html`<button class="plain small" @click=${() => this.go(deeper)}>${shown}</button>`}
+        ${word.kind === "element" ? html`<button class="plain small quiet" @click=${() => this.go(`${word.name}/text()`)} aria-label="Texts of ${word.name}">texts</button>` : nothing}</span
       >
       ${
         word.documents === null
@@ -132,8 +184,20 @@ class Vocabulary extends Page {
                 ><span ${styled({ width: `${(100 * Math.min(word.documents, documents)) / documents}%` })}></span
               ></span>`
       }
-      ${word.kind === "element" ? html`<button class="small" @click=${() => this.go(`${word.name}/text()`)} aria-label="Texts of ${word.name}">texts</button>` : nothing}
-      ${allowed("operator") ? html`<a class="small" href="/new?${new URLSearchParams({ definition })}" title=${definition}>${highlighted(definition)}</a>` : html`<span class="small">${highlighted(definition)}</span>`}
+      ${
+        allowed("operator")
+          ? html`<button
+                class="small pick"
+                aria-pressed=${this.parts.includes(definition)}
+                aria-label="Add ${definition}"
+                @click=${() => this.pick(definition)}
+              >
+                ${this.parts.includes(definition) ? "Added" : "Add"}</button
+              ><a class="small" href="/new?${new URLSearchParams({ definition })}" title=${definition}
+                >${highlighted(definition)}</a
+              >`
+          : html`<span class="small">${highlighted(definition)}</span>`
+      }
     </li>`;
   }
 }

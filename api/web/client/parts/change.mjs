@@ -53,11 +53,13 @@ class Change extends Part {
       </p>
       ${
         this.tag && added !== null
-          ? html`<p class="line">
-              <span class="badge good">+${count(added)}</span
-              ><span class="badge ${removed ? "bad" : ""}">&minus;${count(removed)}</span>
-              <span class="quiet small">against what is published</span>
-            </p>`
+          ? added || removed
+            ? html`<p class="line">
+                <span class="badge good">+${count(added)}</span
+                ><span class="badge ${removed ? "bad" : ""}">&minus;${count(removed)}</span>
+                <span class="quiet small">against what is published</span>
+              </p>`
+            : html`<p class="quiet small">the same nodes as published</p>`
           : nothing
       }
       ${
@@ -91,6 +93,7 @@ class Change extends Part {
       1,
       ...shown.clusters.map((/** @type {any} */ one) => (one.node_count ?? 0) + (one.removed ?? 0)),
     );
+    const hasChange = shown.added || shown.removed;
     return html`<table class="clusters">
       <caption class="out-of-sight">
         By cluster
@@ -100,7 +103,7 @@ class Change extends Part {
           <th scope="col">Cluster</th>
           <th scope="col">Share</th>
           <th scope="col">Nodes</th>
-          <th scope="col">Change</th>
+          ${hasChange ? html`<th scope="col">Change</th>` : nothing}
         </tr>
       </thead>
       <tbody>
@@ -118,10 +121,14 @@ class Change extends Part {
               <td class="number small">
                 ${count(one.node_count)} <span class="quiet">${percent(one.node_count ?? 0, one.total)}</span>
               </td>
-              <td class="number small">
-                ${one.added ? html`<span class="plus">+${count(one.added)}</span>` : nothing}
-                ${one.removed ? html`<span class="minus">&minus;${count(one.removed)}</span>` : nothing}
-              </td>
+              ${
+                hasChange
+                  ? html`<td class="number small">
+                      ${one.added ? html`<span class="plus">+${count(one.added)}</span>` : nothing}
+                      ${one.removed ? html`<span class="minus">&minus;${count(one.removed)}</span>` : nothing}
+                    </td>`
+                  : nothing
+              }
             </tr>`,
         )}
       </tbody>

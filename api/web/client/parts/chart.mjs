@@ -2,7 +2,13 @@
 import uPlot from "../vendor/uplot.mjs";
 import { count } from "../base/format.mjs";
 
-const HEIGHT = 160;
+const DAY_SECONDS = 86_400;
+const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
+const exact = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
+
+/** How moments are written on an axis of so many seconds. @param {number} span */
+const written = (span) => (span < 600 ? exact : span < 2 * DAY_SECONDS ? clock : day);
 
 /** `points` are [seconds since 1970, number], ascending. What it shows is said in words beside it. */
 export class Chart extends HTMLElement {
@@ -12,7 +18,7 @@ export class Chart extends HTMLElement {
     this.plot = null;
     /** @type {[number, number][]} */
     this.shown = [];
-    this.seen = new ResizeObserver(() => this.plot?.setSize({ width: this.clientWidth || 300, height: HEIGHT }));
+    this.seen = new ResizeObserver(() => this.plot?.setSize(this.size()));
     this.redraw = () => this.draw();
   }
 
@@ -36,22 +42,37 @@ export class Chart extends HTMLElement {
     this.draw();
   }
 
+  size() {
+    return { width: this.clientWidth || 300, height: this.clientHeight || 144 };
+  }
+
   draw() {
     if (!this.isConnected) return;
     this.plot?.destroy();
     const colour = (/** @type {string} */ name) => getComputedStyle(this).getPropertyValue(name).trim();
-    const axis = { stroke: colour("--ink-2"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } };
+    const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
+    const font = `${0.75 * rem}px ${colour("--font")}`;
+    const grid = { stroke: colour("--line"), width: 1 };
+    const axis = { stroke: colour("--ink-2"), font, gap: 0.25 * rem, grid, ticks: { show: false } };
+    const span = (this.shown.at(-1)?.[0] ?? 0) - (this.shown[0]?.[0] ?? 0);
+    const text = written(span);
     /** @type {any} */
     const options = {
-      width: this.clientWidth || 300,
-      height: HEIGHT,
+      ...this.size(),
+      padding: [8, 8, 0, 0],
       legend: { show: false },
       cursor: { show: false },
       axes: [
-        axis,
         {
           ...axis,
-          size: 64,
+          size: 1.5 * rem,
+          space: 4 * rem,
+          values: (/** @type {any} */ _plot, /** @type {number[]} */ ticks) =>
+            ticks.map((tick) => text.format(1000 * tick)),
+        },
+        {
+          ...axis,
+          size: 3.5 * rem,
           values: (/** @type {any} */ _plot, /** @type {number[]} */ ticks) => ticks.map((tick) => count(tick)),
         },
       ],
@@ -65,7 +86,13 @@ export class Chart extends HTMLElement {
       },
       series: [
         {},
-        { stroke: colour("--bar"), width: 2, points: { show: false }, paths: uPlot.paths.stepped?.({ align: 1 }) },
+        {
+          stroke: colour("--bar"),
+          fill: colour("--bar-soft"),
+          width: 2,
+          points: { show: false },
+          paths: this.hasAttribute("smooth") ? uPlot.paths.linear?.() : uPlot.paths.stepped?.({ align: 1 }),
+        },
       ],
     };
     this.plot = new uPlot(options, [this.shown.map(([at]) => at), this.shown.map(([, number]) => number)], this);

@@ -8,7 +8,8 @@ import "./chart.mjs";
 
 const EVENTS = 50;
 const CHANGES = 1000;
-const LISTED = 20;
+const LISTED = 10;
+const MOMENT_MS = 10_000;
 /** @type {Record<string, string>} */
 const SAID = {
   definition: "definition",
@@ -72,30 +73,31 @@ class History extends Page {
     if (this.events === null)
       return html`<h2>History</h2>
         ${this.shownProblem()}`;
-    return html`<div class="editor">
+    const moments = together(this.changes);
+    return html`<section class="stack" aria-labelledby="changed-nodes">
+        <h2 id="changed-nodes">Nodes over time</h2>
+        ${
+          moments.length
+            ? html`<div class="card stack">
+                <tm-chart .points=${this.sizes()}></tm-chart>
+                <ol class="plainlist">
+                  ${moments.slice(0, LISTED).map((moment) => this.moment(moment))}
+                </ol>
+                ${moments.length > LISTED ? html`<p class="quiet small">and ${count(moments.length - LISTED)} more, in tags/${this.tag}/changes of the API</p>` : nothing}
+              </div>`
+            : html`<p class="card quiet">No node came or went.</p>`
+        }
+      </section>
       <section class="stack" aria-labelledby="changed-how">
         <h2 id="changed-how">History</h2>
         ${
           this.events.length
-            ? html`<ol class="plainlist">
+            ? html`<ol class="card plainlist">
                 ${this.events.map((event) => this.event(event))}
               </ol>`
-            : html`<p class="quiet">Nothing is recorded: events are kept for TAGMILL_AUDIT_DAYS.</p>`
+            : html`<p class="card quiet">Nothing is recorded: events are kept for TAGMILL_AUDIT_DAYS.</p>`
         }
-      </section>
-      <section class="stack" aria-labelledby="changed-nodes">
-        <h2 id="changed-nodes">Nodes over time</h2>
-        ${
-          this.changes.length
-            ? html`<tm-chart .points=${this.sizes()}></tm-chart>
-                <ol class="plainlist">
-                  ${this.changes.slice(0, LISTED).map((change) => this.change(change))}
-                </ol>
-                ${this.changes.length > LISTED ? html`<p class="quiet small">and ${count(this.changes.length - LISTED)} more, in tags/${this.tag}/changes of the API</p>` : nothing}`
-            : html`<p class="quiet">No node came or went.</p>`
-        }
-      </section>
-    </div>`;
+      </section>`;
   }
 
   /** @param {any} event */
@@ -119,17 +121,36 @@ class History extends Page {
     return typeof after === "object" && after !== null ? JSON.stringify(after) : String(after ?? "none");
   }
 
-  /** @param {any} change */
-  change(change) {
+  /** @param {Moment} moment */
+  moment({ at, added, removed, places, actor }) {
     return html`<li>
-      <span class="quiet small">${time(change.at)}</span>
-      ${change.added_count ? html`<span class="plus">+${count(change.added_count)}</span>` : nothing}${change.removed_count ? html`<span class="minus">&minus;${count(change.removed_count)}</span>` : nothing}
+      <span class="quiet small">${time(at)}</span>
+      ${added ? html`<span class="plus">+${count(added)}</span>` : nothing}${removed ? html`<span class="minus">&minus;${count(removed)}</span>` : nothing}
       <span class="small grow cut"
-        >${several(change.added_count + change.removed_count, "node")} in
-        ${change.cluster ?? "a cluster that is gone"}${change.actor ? `, by ${change.actor}` : ""}</span
+        >in
+        ${places.size > 2 ? several(places.size, "cluster") : [...places].join(" and ")}${actor ? `, by ${actor}` : ""}</span
       >
     </li>`;
   }
+}
+
+/** What came and went at once: each partition is evaluated by itself.
+ * @typedef {{at: string, added: number, removed: number, places: Set<string>, actor: string}} Moment */
+
+/** @param {any[]} changes The newest first. */
+function together(changes) {
+  /** @type {Moment[]} */
+  const found = [];
+  for (const { at, added_count: added, removed_count: removed, cluster, actor } of changes) {
+    const last = found[found.length - 1];
+    const place = cluster ?? "a cluster that is gone";
+    if (last && last.actor === actor && Date.parse(last.at) - Date.parse(at) < MOMENT_MS) {
+      last.added += added;
+      last.removed += removed;
+      last.places.add(place);
+    } else found.push({ at, added, removed, places: new Set([place]), actor });
+  }
+  return found;
 }
 
 /** @param {any} value @returns {boolean} */

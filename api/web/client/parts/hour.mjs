@@ -28,10 +28,7 @@ class Hour extends Page {
 
   connectedCallback() {
     super.connectedCallback();
-    this.every(
-      async () => (this.samples = (await api("fleet/samples")).results),
-      () => LOOK_SECONDS,
-    );
+    this.watch(async () => (this.samples = (await api("fleet/samples")).results), { seconds: LOOK_SECONDS });
   }
 
   /** @param {string} key @param {boolean} isRate @returns {[number, number][]} */
@@ -54,7 +51,7 @@ class Hour extends Page {
     if (this.samples.length < 2)
       return html`<p class="card empty">Charts begin with the second sample: one is taken each 20 seconds.</p>`;
     return html`${this.shownProblem()}
-      <div class="cards">
+      <div class="cards charts">
         ${CHARTS.map(([key, title, isRate]) => {
           const points = this.points(key, isRate);
           const last = points[points.length - 1];
@@ -62,7 +59,7 @@ class Hour extends Page {
             <figcaption class="line spread">
               <span>${title}</span><strong class="number">${last ? count(last[1]) : "-"}</strong>
             </figcaption>
-            ${points.length ? html`<tm-chart .points=${points}></tm-chart>` : nothing}
+            ${points.length ? html`<tm-chart ?smooth=${isRate} .points=${points}></tm-chart>` : nothing}
           </figure>`;
         })}
       </div>`;

@@ -2,7 +2,7 @@
 import { html, nothing } from "../vendor/lit.mjs";
 import { api } from "../base/http.mjs";
 import { count, duration, percent, several } from "../base/format.mjs";
-import { listen } from "../base/live.mjs";
+import { live } from "../base/live.mjs";
 import { Page } from "../base/page.mjs";
 import { allowed } from "../base/session.mjs";
 
@@ -23,16 +23,34 @@ export class Rebuild extends Page {
     this.rebuild = null;
     /** @type {any} */
     this.progress = null;
+    this.isOver = false;
   }
 
   connectedCallback() {
     super.connectedCallback();
-    this.endings.add(
-      listen(`rebuilds/${this.rebuild.uuid}/events`, (data, isOver) => {
-        this.progress = data;
-        if (isOver) this.dispatchEvent(new CustomEvent("over", { detail: data, bubbles: true }));
-      }),
-    );
+    const heard = (/** @type {any} */ { detail }) => {
+      if (detail.rebuild !== this.rebuild.uuid) return;
+      if (detail.state === "running") this.progress = detail;
+      else void this.look();
+    };
+    const look = () => void this.look();
+    live.addEventListener("rebuild", heard);
+    live.addEventListener("missed", look);
+    this.endings.add(() => {
+      live.removeEventListener("rebuild", heard);
+      live.removeEventListener("missed", look);
+    });
+    look();
+  }
+
+  /** How far it is, and whether it has ended. */
+  async look() {
+    const found = await this.trying(() => api(`rebuilds/${this.rebuild.uuid}`));
+    if (found === undefined || this.isOver) return;
+    const { state, progress, nodes_per_second, eta_seconds } = found;
+    this.progress = { state, nodes_per_second, eta_seconds, ...progress };
+    this.isOver = state !== "running";
+    if (this.isOver) this.dispatchEvent(new Event("over"));
   }
 
   async cancel() {
@@ -73,8 +91,12 @@ export class Rebuild extends Page {
       </div>
       <progress max=${found.total || 1} .value=${found.done} aria-label="Rebuild of ${names}"></progress>
       <span class="small quiet"
-        >${percent(found.done, found.total)} of ${several(found.total, "match").replace(/hs$/, "hes")},
-        ${count(found.nodes_done)} of ${count(found.nodes_total)} nodes</span
+        >${
+          found.total
+            ? html`${percent(found.done, found.total)} of ${several(found.total, "match").replace(/hs$/, "hes")},
+              ${count(found.nodes_done)} of ${count(found.nodes_total)} nodes`
+            : "Counting ..."
+        }</span
       >
       ${this.shownProblem()}
     </div>`;

@@ -6,7 +6,7 @@ import { styled } from "../base/styled.mjs";
 
 const OVERSCAN = 8;
 
-/** `count` rows of `height` rem; `row(index)` draws one. `seen(last)` hears which rows are in sight. */
+/** `count` rows of `height` rem; `row(index)` draws one. `seen(last, first)` hears which rows are in sight. */
 export class Rows extends Part {
   static properties = {
     count: { type: Number },
@@ -21,7 +21,7 @@ export class Rows extends Part {
     this.height = 3;
     /** @type {(index: number) => unknown} */
     this.row = () => "";
-    /** @type {(last: number) => void} */
+    /** @type {(last: number, first: number) => void} */
     this.seen = () => {};
     this.rem = 16;
     /** @type {any} */
@@ -72,7 +72,7 @@ export class Rows extends Part {
   updated() {
     this.virtual._willUpdate();
     const drawn = this.virtual.getVirtualItems();
-    if (drawn.length) this.seen(drawn[drawn.length - 1].index);
+    if (drawn.length) this.seen(drawn[drawn.length - 1].index, drawn[0].index);
   }
 
   render() {

@@ -1,0 +1,121 @@
+"""What holds for all pages: a viewer is shown nothing that would be refused, large documents are a
+few rows, and the pages outside of the workbench's frame are accessible too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Response, expect
+
+from tagmill.fleet.models import Node
+from tagmill.tags import tags
+from tests.support.fleet import put
+from tests.support.workers import a_worker, work
+from tests.web.conftest import Seat
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+PAGES = ("Tags", "Nodes", "Vocabulary", "Recipes", "Fleet", "Health")
+# A document of 300 kB has so many, with 2,102 elements.
+DISKS = 300
+DISK = (
+    "<node id='disk:{0}' class='disk' handle='SCSI:{0}'><description>ATA Disk</description>"
+    "<product>{1}</product><serial>S{0}</serial><size units='bytes'>{0}</size>"
+    "<configuration><setting id='ansiversion' value='5'/></configuration></node>"
+)
+MAX_DRAWN = 80
+# Rows that scroll into sight are drawn, and the two that the arrow leads between.
+MAX_CHANGES = 60
+# What somebody may press who may only read.
+READING = {"Explain"}
+# All but those that sort and filter what is shown.
+BUTTONS = "a.button, button:not([aria-pressed], [role=columnheader] *)"
+COUNT_CHANGES = """tree => {
+  window.changes = 0;
+  const seen = new MutationObserver((found) => (window.changes += found.length));
+  seen.observe(tree, { subtree: true, childList: true, attributes: true, characterData: true });
+}"""
+
+
+def test_a_viewer_sees_no_button_that_would_be_refused(
+    learnt: None, sit: Callable[..., Seat]
+) -> None:
+    tags.create("any", definition="//node")
+    tags.create("mine")
+    work(a_worker())
+    seat = sit("viewer")
+    refused: list[str] = []
+
+    def look(response: Response) -> None:
+        if response.status >= 400:
+            refused.append(response.url)
+
+    seat.page.on("response", look)
+    page = seat.see("/")
+    expect(page.get_by_role("row")).to_have_count(3)
+    expect(page.get_by_role("checkbox")).to_have_count(0)
+    main = page.get_by_role("main")
+    buttons = set()
+    for name in PAGES:
+        page.get_by_role("link", name=name, exact=True).click()
+        expect(page.get_by_role("heading", name=name, level=1)).to_be_visible()
+        expect(page.get_by_text("Loading ...")).to_have_count(0)
+        buttons |= set(main.locator(BUTTONS).all_inner_texts())
+        if name == "Nodes":
+            main.get_by_role("listitem").get_by_role("link").first.click()
+            expect(page.get_by_role("tree")).to_be_visible()
+            buttons |= set(main.locator(BUTTONS).all_inner_texts())
+    assert buttons <= READING
+    assert refused == []
+
+
+def test_a_large_document_is_a_few_rows(stack: object, sit: Callable[..., Seat]) -> None:
+    disks = "".join(DISK.format(number, "x" * 750) for number in range(DISKS))
+    put("large", cluster="site-1", xml=f"<list><node id='core'>{disks}</node></list>".encode())
+    page = sit().see("/nodes/large")
+    tree = page.get_by_role("tree")
+    items = tree.get_by_role("treeitem")
+    expect(page.get_by_text("2,102 elements")).to_be_visible()
+    assert items.count() < MAX_DRAWN
+    tree.press("End")
+    expect(items.filter(has_text="disk:299")).to_be_visible()
+    page.get_by_role("searchbox").fill("S150")
+    expect(tree.locator(".current")).to_contain_text("S150")
+    assert items.count() < MAX_DRAWN
+    tree.evaluate(COUNT_CHANGES)
+    tree.press("ArrowDown")
+    expect(tree.locator(".current")).to_contain_text("size")
+    assert page.evaluate("changes") < MAX_CHANGES
+
+
+def test_the_login_and_the_pages_of_problems_are_accessible(
+    stack: object, sit: Callable[..., Seat]
+) -> None:
+    seat = sit()
+    seat.see("/api/problems/not_found")
+    seat.is_accessible()
+    seat.page.context.clear_cookies()
+    expect(seat.see("/").get_by_role("button", name="Log in")).to_be_visible()
+    seat.is_accessible()
+
+
+def test_the_end_of_a_long_list_is_read_without_what_lies_between(
+    stack: object, sit: Callable[..., Seat]
+) -> None:
+    tags.create("any", definition="//node")
+    work(a_worker())
+    seat = sit("viewer")
+    asked: list[str] = []
+    seat.page.on("request", lambda request: asked.append(request.url))
+    page = seat.see("/tags/any")
+    rows = page.get_by_label("What it matches").get_by_role("listitem")
+    expect(rows.first).to_contain_text("site-1")
+    page.locator("tm-nodes").evaluate("list => (list.page = 10)")
+    last = Node.objects.order_by("partition_id", "slot").last()
+    assert last is not None
+    page.locator("tm-nodes tm-rows").evaluate("list => list.scrollTo(0, list.scrollHeight)")
+    expect(rows.filter(has_text=last.system_id)).to_be_visible()
+    read = {url.partition("begin=")[2] for url in asked if "begin=" in url}
+    assert f"{last.partition_id}.50" in read
+    assert f"{last.partition_id}.30" not in read
