@@ -9,11 +9,11 @@ use crate::xpath::{number, text};
 /// What has been worked out of a string, and whether it is all of it.
 pub type Beginning<'a> = (Cow<'a, str>, bool);
 
-/// So many bytes of two strings are compared before all of them are.
+/// How many bytes of two strings are compared before all of them are.
 pub const COMPARED: usize = 64;
 /// A function is first tried on so many bytes of its operand.
 const SHORT: usize = 12;
-/// So many bytes of a string say mostly that it is no number.
+/// How many bytes of a string say mostly that it is no number.
 pub const NUMERIC: usize = 24;
 
 /// Whether two strings are equal, where their beginnings tell.

@@ -175,7 +175,7 @@ fn what_documents_have_in_common_answers_as_each_does() {
         "count(//node[string-length(.) > 20]) = 1",
         "//node[//serial = 'S7'][//v = 'rare' or count(//node) = 2]/serial",
         "string(//node/serial) = 'S21' or //node[not(//serial = 'S28')]/v = 'rare'",
-        // Of values that set machines apart, what functions make of them.
+        // What functions make of values that set machines apart.
         "//node[translate(., 'S\n 5', 'T') = '0T7']",
         "//serial[substring(., 2) = 70]",
         "//node[normalize-space(serial) = 'S77']/v",

@@ -1,6 +1,6 @@
 //! What an expression sees of a string-value: all of it, or what a function makes of it.
 //!
-//! Of a serial number an expression may see its length alone, or that it is no number. Two values of which it
+//! An expression may see the length of a serial number alone, or that it is no number. Two values of which it
 //! sees the same are one to it.
 
 use std::borrow::Cow;
@@ -26,7 +26,7 @@ pub enum Look<'a> {
     Number,
     /// How many characters it has.
     Length,
-    /// So many bytes of its beginning.
+    /// Its beginning, by the number of bytes.
     Beginning(usize),
     /// What an operator comes to that has no other operands.
     Function(Part<'a>),

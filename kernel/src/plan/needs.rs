@@ -210,7 +210,7 @@ impl<'a> Needs<'a> {
         }
     }
 
-    /// So many bytes of the beginning of a string matter.
+    /// The beginning of a string matters, up to a number of bytes.
     fn beginning(&mut self, expr: &'a StrExpr, bytes: usize, at: &Targets) {
         match expr {
             StrExpr::First(set) => self.seen(set, Look::Beginning(bytes), at),

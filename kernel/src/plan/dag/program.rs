@@ -28,7 +28,7 @@ pub enum Use {
     Number,
     Name(NameKind),
     Values,
-    /// Those that both sides of a comparison can have, by its number.
+    /// The values that both sides of a comparison can have, by its number.
     Shared(u32),
     Single,
     Min,
