@@ -45,7 +45,7 @@ class NDJSONRenderer(JSONRenderer):
 
 
 class BytesRenderer(BaseRenderer):
-    """As XMLRenderer, for clients that know no other type for what is as it is."""
+    """For clients that know no other type for what is sent as it is; the view answers with it."""
 
     media_type = "application/octet-stream"
     format = "bytes"
@@ -61,18 +61,8 @@ class BytesRenderer(BaseRenderer):
         return b"" if data is None else bytes(data)
 
 
-class XMLRenderer(BaseRenderer):
-    """Lets a client ask for the documents by their type; the view answers with the bytes."""
+class XMLRenderer(BytesRenderer):
+    """Lets a client ask for the documents by their type."""
 
     media_type = "application/xml"
     format = "xml"
-    charset = None
-    render_style = "binary"
-
-    def render(
-        self,
-        data: Any,
-        accepted_media_type: str | None = None,
-        renderer_context: Mapping[str, Any] | None = None,
-    ) -> bytes:
-        return b"" if data is None else bytes(data)

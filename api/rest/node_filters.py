@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from django.http import QueryDict
+from rest_framework.response import Response
 
+from api import pagination
 from api.rest import filters
+from api.rest.base import Resource
 from api.rest.clusters import cluster_named
 from api.rest.filters import Filter
 from tagmill.errors import Invalid, NotFound
@@ -24,6 +27,8 @@ FILTERS = (
     filters.text("text", None, "Text anywhere in the hostname or the system_id, in any case."),
 )
 
+
+Bodies = Callable[[Sequence[places.Found]], Iterable[Any]]
 
 PLACE = re.compile(r"(\d{1,18})\.(\d{1,6})", re.ASCII)
 
@@ -69,6 +74,32 @@ def _tag_ids(names: Sequence[str]) -> tuple[int, ...]:
         if name not in found:
             raise NotFound(f"there is no tag {name!r}")
     return tuple(found[name] for name in names)
+
+
+PLACED = "place"
+# What `order` may be. Places are what everything is stored by; an index has system_ids in order.
+ORDERS = {PLACED: PLACED, "system_id": "system_id", "-system_id": "-system_id"}
+
+
+def page(view: Resource, wanted: places.Filters, bodies: Bodies) -> Response:
+    """One page of the nodes, in the order that is asked for. Raises Invalid."""
+    parameters, order = view.request.query_params, view.order
+
+    def count() -> int:
+        return places.count(wanted)
+
+    if order == PLACED:
+        return view.keyed_page(
+            lambda after, limit: places.matching(wanted, after, limit), bodies, count
+        )
+    if BEGIN.name in view.asked:
+        raise Invalid("a place is one in the order of places: leave `order` away", field=BEGIN.name)
+    limit = pagination.limit_of(parameters, view.max_limit)
+    cursor = parameters.get("after")
+    after = pagination.decode(cursor, str) if cursor else None
+    rows = places.by_system_id(wanted, after, limit + 1, descends=order.startswith("-"))
+    following = pagination.encode(rows[limit - 1].system_id) if len(rows) > limit else None
+    return view.listed(list(bodies(rows[:limit])), following, count)
 
 
 def chosen(

@@ -154,6 +154,8 @@ class Nodes(Resource):
     says = {"GET": Says(errors=("not_found",)), "POST": MADE}
     has_pages = True
     body_limit = limits.LARGE
+    keyset = node_filters.PLACED
+    orders = node_filters.ORDERS
     parameters = frozenset({"tag", "not_tag"})
     filters = (*node_filters.FILTERS, node_filters.BEGIN, INCLUDE)
     serializer_class = NodeOut
@@ -174,17 +176,14 @@ class Nodes(Resource):
     def get(self, request: Request) -> Response:
         """List the nodes
 
-        In the order of clusters' partitions. All filters must hold. `Accept: application/x-ndjson`
-        asks for all of them in one answer, without pages, in the lines that `nodes/import` takes:
-        with `include=probes` their documents, too."""
+        In the order of places: clusters' partitions, and slots in them. All filters must hold.
+        `Accept: application/x-ndjson` asks for all of them in one answer, without pages, in the
+        lines that `nodes/import` takes: with `include=probes` their documents, too."""
         if self.asked.get("include") == PROBES:
             raise Invalid(f"documents come with `Accept: {NDJSON}` alone", field="include")
         found = node_filters.of_list(self.asked, request.query_params)
-        return self.keyed_page(
-            lambda after, limit: places.matching(found, after, limit),
-            lambda rows: _bodies(rows, self.asked.get("include")),
-            lambda: places.count(found),
-        )
+        include = self.asked.get("include")
+        return node_filters.page(self, found, lambda rows: _bodies(rows, include))
 
     @extend_schema(
         request=NodeIn,

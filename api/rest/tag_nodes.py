@@ -44,6 +44,8 @@ class NodesOfTag(Resource):
     says = {"GET": Says(headers=("ETag",))}
     has_pages = True
     max_limit = MAX_NODES
+    keyset = node_filters.PLACED
+    orders = node_filters.ORDERS
     filters = (*node_filters.FILTERS, node_filters.BEGIN)
     renderer_classes = (JSONRenderer, NDJSONRenderer)
     serializer_class = Member
@@ -68,11 +70,7 @@ class NodesOfTag(Resource):
         return with_etag(
             request,
             members.etag(tag),
-            lambda: self.keyed_page(
-                lambda after, limit: places.matching(found, after, limit),
-                lambda rows: [member(row) for row in rows],
-                lambda: places.count(found),
-            ),
+            lambda: node_filters.page(self, found, lambda rows: [member(row) for row in rows]),
         )
 
 

@@ -18,7 +18,7 @@ from api.encoding import dumps
 from api.server import users
 from api.server.http import Request
 from api.server.lease import wait
-from api.server.native import Native, respond
+from api.server.native import Native, respond_packed
 from api.server.operations import APPLIED, BROWSERS, PREFER, Answer, Content, Operation, Parameter
 from api.server.stream import EVENT_STREAM, Stream
 from api.server.threads import Threads
@@ -159,7 +159,7 @@ class ChangesResource(Native):
         lines = [dumps({"kind": each.kind, **each.body}) for each in page.changes]
         lines.append(dumps({"cursor": page.cursor.encode(), "more": page.more}))
         request.setHeader("Cache-Control", "no-store")
-        respond(request, b"\n".join(lines) + b"\n", NDJSON)
+        respond_packed(request, b"\n".join(lines) + b"\n", NDJSON)
 
     async def _page(self, cursor: feed.Cursor, most: int, seconds: int) -> feed.Page:
         """The first that has changes, or what there is after so many seconds."""

@@ -17,7 +17,7 @@ from django.db.migrations.recorder import MigrationRecorder
 
 from api import metrics, problems
 from api.server.http import Request
-from api.server.native import Native, credentials, respond
+from api.server.native import Native, credentials, respond, respond_packed
 from api.server.operations import JSON, Answer, Content, Operation
 from api.server.threads import Threads
 from tagmill import program, sql
@@ -113,7 +113,7 @@ class Metrics(Native):
         elif not is_local(request):
             raise problems.Forbidden("set TAGMILL_METRICS_TOKEN to read metrics from elsewhere")
         body = await self._threads.call(metrics.exposition)
-        respond(request, body, metrics.CONTENT_TYPE)
+        respond_packed(request, body, metrics.CONTENT_TYPE)
 
 
 def is_local(request: Any) -> bool:

@@ -31,7 +31,7 @@ from tagmill.tags import revisions
 JSON = "application/json"
 # What a page shows of nodes, and by what they are chosen, all in the nodes themselves or their
 # clusters; a parameter that is not here is Django's to answer.
-PAGES = frozenset({"limit", "after", "begin", "count"})
+PAGES = frozenset({"limit", "after", "begin", "count", "order"})
 FILTERS = frozenset({"cluster", "kind", "hostname", "hostname_prefix", "q", "text"})
 CHOSEN = PAGES | FILTERS
 # As Django's SecurityMiddleware and XFrameOptionsMiddleware have it.

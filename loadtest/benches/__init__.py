@@ -13,6 +13,7 @@ __all__ = [
     "evaluate",
     "fleet",
     "growth",
+    "lists",
     "polls",
     "preview",
     "rebuild",

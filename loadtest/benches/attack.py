@@ -15,6 +15,7 @@ from argparse import ArgumentParser
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.request import urlopen
 
 import zstandard
 from rich.console import Console
@@ -29,7 +30,8 @@ from tagmill.fleet import clusters
 MIB = 1 << 20
 FILES = 24_000
 ADDRESSES = 8
-LATE_SECONDS = 5.0
+LATE_SECONDS = 10.0
+LOOK_SECONDS = 0.25
 # Headers have 20 s, and bodies 30 s without progress.
 SLOW_SECONDS = 36.0
 HEADER_BYTES = 4 * MIB
@@ -64,7 +66,7 @@ class AttackBench(Bench):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--idle", type=int, default=10_000, help="connections that say nothing")
-        parser.add_argument("--slow", type=int, default=500, help="connections of each slow kind")
+        parser.add_argument("--slow", type=int, default=1_000, help="connections that are slow")
 
     def run(self, options: dict[str, Any], session: Session) -> dict[str, Any]:
         for name in ("idle", "slow"):
@@ -109,8 +111,7 @@ class Attacks:
         idle, slow = options["idle"], options["slow"]
         self.all: dict[str, Callable[[], Awaitable[Outcome]]] = {
             "idle connections": lambda: self._idle(idle),
-            "headers, a byte a second": lambda: self._slow(slow, b"GET / HTTP/1.1\r\nX-A: "),
-            "bodies, a byte a second": lambda: self._slow(slow, self._head("", 60_000)),
+            "headers and bodies, a byte a second": lambda: self._slow(slow),
             "headers of 4 MiB": lambda: self._long(slow // 5 or 1),
             "wide XML of 4 MiB": lambda: self._uploads(WIDE),
             "deep XML of 2 MiB": lambda: self._uploads(DEEP),
@@ -143,6 +144,13 @@ class Attacks:
                 return 1024 * int(line.split()[1])
         raise BenchError("this system does not say how much memory a process has had")
 
+    def _connections(self) -> int:
+        with urlopen(f"http://{self._host}:{self._port}/metrics", timeout=LATE_SECONDS) as answer:
+            for line in answer.read().decode().splitlines():
+                if line.startswith("tagmill_connections "):
+                    return int(float(line.split()[1]))
+        return 0
+
     async def _open(self, number: int) -> Streams:
         """From one of several addresses of loopback: each may have so many connections."""
         local = (f"127.0.0.{2 + number % ADDRESSES}", 0)
@@ -150,16 +158,25 @@ class Attacks:
 
     async def _idle(self, count: int) -> Outcome:
         streams = [await self._open(number) for number in range(count)]
+        # A connection is there before the server has accepted it.
+        held, ends = 0, time.monotonic() + LATE_SECONDS
+        while held < count and time.monotonic() < ends:
+            await asyncio.sleep(LOOK_SECONDS)
+            held = max(held, await asyncio.to_thread(self._connections))
+        if held < count:
+            raise BenchError(f"the server has accepted {held:,} of {count:,} connections")
         return await self._close(streams)
 
-    async def _slow(self, count: int, head: bytes) -> Outcome:
+    async def _slow(self, count: int) -> Outcome:
+        """Half of them send headers, and half a body."""
         streams = [await self._open(number) for number in range(count)]
-        for _, writer in streams:
-            writer.write(head)
+        heads = (b"GET / HTTP/1.1\r\nX-A: ", self._head("", 60_000))
+        for number, (_, writer) in enumerate(streams):
+            writer.write(heads[number % 2])
         ends = time.monotonic() + SLOW_SECONDS
         left = streams
         while left and time.monotonic() < ends:
-            left = [(reader, writer) for reader, writer in left if not reader.at_eof()]
+            left = [each for each in left if not _has_ended(each)]
             for _, writer in left:
                 with contextlib.suppress(ConnectionError):
                     writer.write(b"a")
@@ -174,12 +191,12 @@ class Attacks:
             writer.write(b"GET / HTTP/1.1\r\n")
             with contextlib.suppress(ConnectionError):
                 for _ in range(HEADER_BYTES // len(line)):
-                    if reader.at_eof():
+                    if _has_ended((reader, writer)):
                         break
                     writer.write(line)
                     await writer.drain()
                 await asyncio.wait_for(reader.read(), LATE_SECONDS)
-            was_ended = reader.at_eof()
+            was_ended = _has_ended((reader, writer))
             writer.close()
             return was_ended
 
@@ -216,10 +233,16 @@ class Attacks:
 
     @staticmethod
     async def _close(streams: Sequence[Streams]) -> Outcome:
-        ended = sum(reader.at_eof() for reader, _ in streams)
+        ended = sum(map(_has_ended, streams))
         for _, writer in streams:
             writer.close()
         return Outcome(ended, len(streams))
+
+
+def _has_ended(streams: Streams) -> bool:
+    """Whether the server has closed, or reset, the connection."""
+    reader, writer = streams
+    return reader.at_eof() or reader.exception() is not None or writer.is_closing()
 
 
 def _user() -> Any:

@@ -6,13 +6,16 @@ import contextlib
 import functools
 import re
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from django.db import connection, transaction
 from django.db.backends.postgresql.base import ServerBindingCursor
 from psycopg import Pipeline
+from psycopg.abc import Buffer
 from psycopg.pq import Format
+from psycopg.types.datetime import TimestamptzLoader
 
 Row = TypeVar("Row")
 
@@ -52,6 +55,26 @@ def bound(
     """
     with _bound(module_file, name, parameters) as cursor:
         return [row(*values) for values in cursor.fetchall()]
+
+
+class DateLoader(TimestamptzLoader):
+    """Reads what PostgreSQL sends where the connection's time zone is UTC. Django's own is written
+    in Python and takes ten times as long: two thousand times for a page of a thousand rows."""
+
+    # By which Django knows that it need not register another.
+    timezone = UTC
+
+    def load(self, data: Buffer) -> datetime:
+        try:
+            return datetime.fromisoformat(bytes(data).decode())
+        except ValueError:
+            # It says what is wrong with infinity, and with years before Christ.
+            return super().load(data)
+
+
+def read_dates(connection: Any, **_: Any) -> None:
+    """A receiver of Django's `connection_created`."""
+    connection.connection.adapters.register_loader("timestamptz", DateLoader)
 
 
 @contextlib.contextmanager

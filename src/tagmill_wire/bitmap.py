@@ -18,8 +18,22 @@ def from_slots(slots: Iterable[int]) -> int:
     return bits
 
 
+# The bits that each byte has.
+_BITS = tuple(tuple(n for n in range(8) if byte >> n & 1) for byte in range(256))
+# To take a bit off a long number copies it: for a few of them less work than to read all bytes.
+_FEW = 8
+
+
 def slots(bits: int) -> Iterator[int]:
     """The slots set, ascending."""
+    if bits.bit_count() > _FEW:
+        data = bits.to_bytes((bits.bit_length() + 7) // 8, "little")
+        for place, byte in enumerate(data):
+            if byte:
+                first = 8 * place
+                for bit in _BITS[byte]:
+                    yield first + bit
+        return
     while bits:
         low = bits & -bits
         yield low.bit_length() - 1

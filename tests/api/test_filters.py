@@ -43,6 +43,29 @@ def fleet(admin: APIClient, put: Callable[..., None], evaluate: Callable[[], int
     return admin
 
 
+def test_nodes_come_in_the_order_of_their_names(fleet: APIClient) -> None:
+    ingest.store([Upload("a0", "south")])
+    ingest.delete("a2")
+    every = ["a0", "a1", "b1", "sw1"]
+    assert names(fleet, "nodes/", "system_id") == ["a1", "b1", "sw1", "a0"]
+    for sign, expected in (("", every), ("-", every[::-1])):
+        path: str | None = f"/api/v1/nodes/?order={sign}system_id&limit=1&count=true"
+        seen = []
+        while path:
+            page = fleet.get(path).json()
+            assert page["count"] == 4
+            seen += [row["system_id"] for row in page["results"]]
+            path = page["next"]
+        assert seen == expected
+    assert names(fleet, "nodes/?order=-system_id&cluster=south", "system_id") == ["sw1", "a0"]
+    assert names(fleet, "nodes/?order=system_id&not_tag=gpu&q=s", "system_id") == ["sw1"]
+    assert names(fleet, "tags/by-hand/nodes?order=-system_id", "system_id") == ["sw1"]
+    problem(fleet.get("/api/v1/nodes/?order=system_id&begin=1.1"), 400, "invalid")
+    by_place = fleet.get("/api/v1/nodes/?limit=1").json()["next"]
+    problem(fleet.get(f"{by_place}&order=system_id"), 400, "invalid")
+    problem(fleet.get("/api/v1/nodes/?order=hostname"), 400, "invalid")
+
+
 TAGS: tuple[tuple[Any, ...], ...] = (
     ("kind=manual", ["by-hand"]),
     ("kind=automatic&order=-name", ["none", "gpu"]),

@@ -107,6 +107,9 @@ ASKING_ROWS = 100
         ("tags/t0100/members", 8, large.PARTITIONS * large.SLOTS // 4 + 3_000),
         ("nodes/?limit=1000", 3, 5_000),
         ("nodes/?tag=t0001", 4, 2_000),
+        # An index is followed until the page is full.
+        ("nodes/?order=-system_id&limit=1000", 4, 5_000),
+        ("nodes/?order=system_id&tag=t0001&tag=t0002&limit=1000", 8, 40_000),
         ("nodes/?tag=t0001&tag=t0002&not_tag=t0004&limit=1000", 6, 3_000),
         ("nodes/?not_tag=manual1&limit=1000", 5, 5_000),
         ("nodes/?cluster=south&limit=1000", 5, 5_000),
@@ -206,7 +209,7 @@ def test_one_rebuild_and_the_first_of_its_events(api: APIClient) -> None:
 
 
 def test_metrics_and_lint(api: APIClient) -> None:
-    measured(lambda: list(metrics.DatabaseCollector().collect()), 9, 2 * MATCHES)
+    measured(lambda: list(metrics.DatabaseCollector().collect()), 10, 2 * MATCHES)
     body = {"definition": "//node[@id='new']"}
     measured(lambda: api.post("/api/v1/definitions/lint", body, format="json"), ASKING + 1, 1_000)
 

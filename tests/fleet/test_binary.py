@@ -1,10 +1,17 @@
-"""Documents and bitmaps go to the database as they are, and not as text of a statement."""
+"""Documents and bitmaps go to the database as they are, and not as text of a statement; dates come
+from it by a quick reader of ours."""
 
 from __future__ import annotations
 
-import pytest
+from datetime import UTC, datetime, timedelta
 
+import pytest
+from django.db import DataError, connection
+from psycopg import pq
+
+from tagmill import sql
 from tagmill.fleet import clusters
+from tagmill.fleet.models import Cluster
 from tagmill.tags import tags
 from tests.support.fleet import HAS_GPU, put
 from tests.support.sql import execute
@@ -20,6 +27,7 @@ BEGIN
     RETURN NULL;
 END $$;
 """
+TIMESTAMPTZ = 1184
 TABLES = ("document", "match", "match_change")
 # The longest of these statements, with the comment before it.
 MAX_TEXT = 1500
@@ -41,3 +49,21 @@ def test_what_is_large_is_no_text_of_a_statement() -> None:
     found = dict(execute("SELECT relation, max(bytes) FROM statement GROUP BY relation"))
     assert found.keys() == set(TABLES)
     assert max(found.values()) < MAX_TEXT, found
+
+
+def test_dates_are_read_by_the_quick_reader() -> None:
+    clusters.create("north")
+    known = datetime(2026, 7, 1, 12, 30, 0, 123456, tzinfo=UTC)
+    Cluster.objects.update(created_at=known)
+    for found in (
+        Cluster.objects.get().created_at,
+        Cluster.objects.values_list("created_at", flat=True)[0],
+        execute("SELECT '2026-07-01 14:30:00.123456+02'::timestamptz")[0][0],
+    ):
+        assert (found, found.utcoffset()) == (known, timedelta(0))
+    assert connection.connection is not None
+    loader = connection.connection.adapters.get_loader(TIMESTAMPTZ, pq.Format.TEXT)
+    assert loader is sql.DateLoader
+    for beyond in ("infinity", "0044-03-15 00:00:00+00 BC"):
+        with pytest.raises(DataError):
+            execute("SELECT %s::timestamptz", [beyond])

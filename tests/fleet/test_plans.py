@@ -12,7 +12,7 @@ from django.db import connection, transaction
 from tagmill import sql
 from tagmill.fleet import batches
 from tagmill.fleet.models import Cluster, Partition
-from tagmill.flows import ingest
+from tagmill.flows import feed, ingest
 from tagmill.matches import matches
 from tagmill.matches.models import Expression
 from tagmill.tags import (
@@ -29,7 +29,7 @@ from tagmill.tags import (
 from tagmill.tags.models import Rebuild, Tag
 from tagmill.work import queue
 from tests.fleet.plans import fill
-from tests.support.sql import plan, scanned
+from tests.support.sql import execute, plan, scanned
 
 pytestmark = pytest.mark.django_db
 
@@ -124,6 +124,36 @@ def test_no_hot_statement_reads_a_large_table_whole() -> None:
     for module, name, parameters in hot:
         found = plan(sql.query(module.__file__, name), parameters)
         assert not scanned(found) & LARGE, (name, parameters, found)
+
+
+def test_who_follows_what_changes_reads_no_trail_and_no_nodes_from_the_beginning() -> None:
+    """Sixty thousand entries of transactions that are over, and a cursor near their end."""
+    tag, partitions = Tag.objects.order_by("id")[0], ids(Partition)
+    execute(
+        "INSERT INTO match_change (expression_id, partition_id, to_rev, added, removed, txid) "
+        "SELECT %s, %s, 1, '', '', n::text::xid8 FROM generate_series(1, 20000) n",
+        [tag.expression_id, partitions[0]],
+    )
+    execute(
+        "INSERT INTO assignment_change (tag_id, partition_id, actor, added, removed, txid) "
+        "SELECT %s, %s, '', '', '', n::text::xid8 FROM generate_series(1, 20000) n",
+        [tag.id, partitions[0]],
+    )
+    execute(
+        "INSERT INTO audit_event (kind, object_id, name, action, changes, txid) "
+        "SELECT 'tag', %s, 't', 'changed', '{}', n::text::xid8 FROM generate_series(1, 20000) n",
+        [tag.id],
+    )
+    execute("ANALYZE match_change, assignment_change, audit_event")
+    since, until = "19990:19990:", "20010:20010:"
+    trail = {"since": since, "until": until, "after": 0, "most": 500}
+    found = plan(sql.query(feed.__file__, "feed_trail"), trail)
+    assert not scanned(found) & {"match_change", "assignment_change", "audit_event"}, found
+    nodes = {"since": until, "partition": partitions[3], "slot": -1, "most": 500}
+    found = plan(sql.query(feed.__file__, "feed_nodes"), nodes)
+    assert not scanned(found) & LARGE, found
+    found = plan(sql.query(feed.__file__, "feed_rebuilds"), {"since": until, "after": 0, "most": 9})
+    assert not scanned(found) & LARGE, found
 
 
 def test_what_looks_at_all_matches_stays_cheap() -> None:

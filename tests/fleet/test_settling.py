@@ -333,3 +333,37 @@ def test_between_two_groups_of_documents_the_time_may_be_over(
     configure(settle_seconds=0.000001)
     assert set(verdicts.evaluate(documents[1:], live).ids) == set(live.plans)
     assert not verdicts.evaluate(documents, live).ids
+
+
+def test_where_many_take_too_long_as_others_did_they_are_not_begun_with(
+    worker: Worker, configure: Callable[..., None]
+) -> None:
+    """Neither evaluated nor read; now and then it is tried again."""
+    live, count = verdicts.current(), verdicts.GROUP + 1
+    documents = [{"lshw": BARE.decode()}] * count
+    configure(settle_seconds=0.000001)
+    assert verdicts.fits(count, live)
+    verdicts.evaluate(documents, live)
+    tried = [verdicts.fits(count, live) for _ in range(verdicts.MAX_SKIPPED + 1)]
+    assert tried == [False] * verdicts.MAX_SKIPPED + [True]
+    verdicts.evaluate(documents, live)
+    assert not verdicts.fits(count, live) and verdicts.fits(verdicts.GROUP, live)
+    configure(settle_seconds=5)
+    assert verdicts.fits(count, live)
+    names = [f"m{number}" for number in range(count)]
+    put(*names, cluster="north")
+    configure(settle_seconds=0.000001)
+    assert verdicts.fits(1, live) and not verdicts.fits(count, live)
+    uploads = [Upload(name, probes={"lldp": BARE}) for name in names]
+    said: list[str] = []
+
+    def note(execute: Any, statement: str, *rest: Any) -> Any:
+        said.append(statement)
+        return execute(statement, *rest)
+
+    with connection.execute_wrapper(note):
+        found = ingest.store(uploads)
+    assert {item.settled for item in found} == {False}
+    assert said and not any("max_bytes" in statement for statement in said)
+    work(worker)
+    assert is_fresh()

@@ -5,6 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 
+import zstandard
+
+from api import packing
 from loadtest.rig.stack import Stack
 from tagmill.fleet import clusters
 from tests.server.test_serve import call, token_of
@@ -48,6 +51,26 @@ def test_every_answer_has_the_id_of_its_request_once(stack: Stack) -> None:
         if "mine-1" in line
     ]
     assert "/api/v1/changes" in {line["path"] for line in logged}
+
+
+def test_long_native_answers_are_packed_where_the_client_takes_it(stack: Stack) -> None:
+    clusters.create("north")
+    put(*(f"n{number}" for number in range(20)))
+    viewer = {"Authorization": token_of("viewer")}
+    for path in ("/api/v1/changes?since=0", "/metrics"):
+        plain, whole = call(stack, "GET", path, **viewer)
+        assert plain.headers["Content-Encoding"] is None and len(whole) > packing.MIN_BYTES
+        for accepted, unpack in (("gzip", gzip.decompress), ("gzip, zstd", unpacked)):
+            answer, data = call(stack, "GET", path, Accept_Encoding=accepted, **viewer)
+            assert answer.headers["Content-Encoding"] == accepted.rpartition(" ")[2]
+            assert "Accept-Encoding" in answer.headers["Vary"]
+            assert len(data) < len(whole) and unpack(data)[:9] == whole[:9]
+    answer, _ = call(stack, "GET", "/healthz", Accept_Encoding="gzip")
+    assert answer.headers["Content-Encoding"] is None
+
+
+def unpacked(data: bytes) -> bytes:
+    return zstandard.ZstdDecompressor().decompress(data)
 
 
 def test_native_addresses_say_what_they_take(stack: Stack) -> None:

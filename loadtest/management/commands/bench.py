@@ -23,6 +23,7 @@ from loadtest.benches.churn import ChurnBench
 from loadtest.benches.evaluate import EvaluateCommand
 from loadtest.benches.fleet import FleetBench
 from loadtest.benches.growth import GrowthBench
+from loadtest.benches.lists import ListsBench
 from loadtest.benches.polls import PollsBench
 from loadtest.benches.preview import PreviewBench
 from loadtest.benches.rebuild import RebuildCommand
@@ -43,6 +44,7 @@ BENCHES: tuple[type[Bench], ...] = (
     PreviewBench,
     PollsBench,
     CacheBench,
+    ListsBench,
     BatchBench,
     SweepBench,
     TiersBench,

@@ -391,10 +391,16 @@ CROSS JOIN LATERAL (
         LIMIT 1
     ), -1) AS rev
 ) known
-JOIN node n ON n.partition_id = p.id AND n.rev > known.rev
-WHERE (n.partition_id, n.slot) > (%(partition)s, %(slot)s)
-  AND (n.deleted_at IS NULL
-       OR NOT EXISTS (SELECT FROM node live WHERE live.system_id = n.system_id AND live.deleted_at IS NULL))
+CROSS JOIN LATERAL (
+    SELECT *
+    FROM node
+    WHERE node.partition_id = p.id AND node.rev > known.rev
+      AND (node.partition_id, node.slot) > (%(partition)s, %(slot)s)
+    -- By the index of each partition: nothing can estimate how few are new, and all nodes would be read.
+    OFFSET 0
+) n
+WHERE n.deleted_at IS NULL
+   OR (SELECT true FROM node live WHERE live.system_id = n.system_id AND live.deleted_at IS NULL) IS NULL
 ORDER BY n.partition_id, n.slot
 LIMIT %(most)s
 

@@ -86,7 +86,7 @@ def evaluate(
     remembered = verdicts.last()
     live = verdicts.current() if remembered is None else remembered
     is_remembered = remembered is not None
-    if not live.plans:
+    if not live.plans or not verdicts.fits(len(changes), live, requests):
         return Evaluated(live, is_remembered=is_remembered)
     stored = _stored(changes)
     documents: list[dict[str, str]] = []

@@ -42,6 +42,9 @@ MIN_STEPS = 200
 GROUP = 32
 # Requests that are stored together have as much time as so many have alone, and no more.
 MAX_BUDGETS = 8
+# Where many documents would take too long, as many others did, so often none is begun with until it
+# is tried again.
+MAX_SKIPPED = 16
 # Sets that are kept: definitions come and go in previews.
 MAX_SETS = 8
 # Compiled expressions beyond those that are live now.
@@ -121,9 +124,9 @@ def evaluate(
     if not HAS_KERNEL or not documents or not live.plans:
         return UNKNOWN
     # This thread's own time: a busy machine does not make documents longer.
-    ends = time.thread_time() + load().settle_seconds * min(requests, MAX_BUDGETS)
+    ends = time.thread_time() + _seconds(requests)
     try:
-        return _evaluate(documents, live.plans, ends)
+        return _evaluate(documents, live, ends)
     except tagmill_kernel.KernelError as error:
         log.info("left to the workers", action="not_settled", error=str(error))
     except BaseException as error:
@@ -132,6 +135,15 @@ def evaluate(
             raise
         log.error("the kernel failed: left to the workers", action="kernel_panic", error=str(error))
     return UNKNOWN
+
+
+def fits(count: int, live: ExpressionSet, requests: int = 1) -> bool:
+    """Whether so many documents are worth to begin with, by what a group of them took last."""
+    return count <= GROUP or _paces.fits(live, count, _seconds(requests))
+
+
+def _seconds(requests: int) -> float:
+    return load().settle_seconds * min(requests, MAX_BUDGETS)
 
 
 def _version(digests: Mapping[int, bytes]) -> str:
@@ -183,16 +195,36 @@ class _Sets:
             self._plans[bytes(digest)] = _compiled(text, namespaces)
 
 
-def _evaluate(
-    documents: Sequence[Mapping[str, str]], plans: Mapping[int, Expression], ends: float
-) -> Verdicts:
-    ids, chosen, groups = list(plans), list(plans.values()), list[Sequence[bytes]]()
+class _Paces:
+    """Seconds that a document took, of many that were evaluated together, by the version of the
+    set; and how often none was begun with since. Two threads may overwrite each other's."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = {}
+        self._skipped = 0
+
+    def note(self, live: ExpressionSet, seconds: float) -> None:
+        others = [item for item in list(self._seconds.items()) if item[0] != live.version]
+        self._seconds = {**dict(others[-MAX_SETS:]), live.version: seconds}
+        self._skipped = 0
+
+    def fits(self, live: ExpressionSet, count: int, seconds: float) -> bool:
+        if self._seconds.get(live.version, 0.0) * count <= seconds:
+            return True
+        self._skipped += 1
+        return self._skipped > MAX_SKIPPED
+
+
+def _evaluate(documents: Sequence[Mapping[str, str]], live: ExpressionSet, ends: float) -> Verdicts:
+    ids, chosen, groups = list(live.plans), list(live.plans.values()), list[Sequence[bytes]]()
     began = time.thread_time()
     for first in range(0, len(documents), GROUP):
         # Where all of it would take too long, some of it is no use.
         now = time.thread_time()
-        if first and now + (now - began) / first * (len(documents) - first) > ends:
-            return UNKNOWN
+        if first:
+            _paces.note(live, (now - began) / first)
+            if now + (now - began) / first * (len(documents) - first) > ends:
+                return UNKNOWN
         found = _group(documents[first : first + GROUP], chosen, ends)
         answered = cast(Sequence[bytes], found)
         if any(kind is not bytes for kind in set(map(type, found))):
@@ -229,3 +261,4 @@ def _compiled(text: str, namespaces: Mapping[str, str]) -> Expression | None:
 
 
 _sets = _Sets()
+_paces = _Paces()

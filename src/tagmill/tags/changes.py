@@ -10,6 +10,7 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from django.db import transaction
 from django.db.models import QuerySet
@@ -47,6 +48,12 @@ class Change:
     removed: list[str]
 
 
+class _Named(NamedTuple):
+    partition: int
+    slot: int
+    name: str
+
+
 def of(tag: Tag) -> QuerySet[MatchChange] | QuerySet[AssignmentChange]:
     """The rows to page through."""
     expression = tag.expression_id or tag.pending_expression_id
@@ -69,8 +76,8 @@ def described(rows: Sequence[Stored]) -> list[Change]:
         "partitions": [partition for partition, _ in places],
         "slots": [slot for _, slot in places],
     }
-    found = sql.rows(__file__, "named_places", values) if places else []
-    names = {(partition, slot): name for partition, slot, name in found}
+    found = sql.bound(_Named, __file__, "named_places", values) if places else []
+    names = {(row.partition, row.slot): row.name for row in found}
     clusters = clusters_of({row.partition_id for row in rows})
 
     def named(partition: int, members: int) -> list[str]:
@@ -112,8 +119,8 @@ def named(members: Sequence[tuple[int, bytes]]) -> list[list[str]]:
         "partitions": [partition for partition, _ in places],
         "slots": [slot for _, slot in places],
     }
-    rows = sql.rows(__file__, "named_places", values) if places else []
-    names = {(partition, slot): name for partition, slot, name in rows}
+    rows = sql.bound(_Named, __file__, "named_places", values) if places else []
+    names = {(row.partition, row.slot): row.name for row in rows}
     return [
         [
             names[partition, slot]

@@ -92,6 +92,28 @@ def matching(filters: Filters, after: int, limit: int) -> list[Found]:
     return page(_places(filters, after), limit)
 
 
+def by_system_id(
+    filters: Filters, after: str | None, limit: int, *, descends: bool = False
+) -> list[Found]:
+    """As `matching`, in the order of system_ids: those beyond `after`. Where few nodes are chosen
+    an index is read until they are found, at worst once from one end to the other."""
+    name = "nodes_before" if descends else "nodes_beyond"
+    chosen = dict(_chosen(filters, 0))
+    found: list[Found] = []
+    most = limit
+    while len(found) < limit:
+        values = {"after": after, "cluster": filters.cluster, "most": most}
+        rows = sql.named(_found, __file__, name, values)
+        for row in rows:
+            partition, slot = place(row.key)
+            if chosen.get(partition, 0) >> slot & 1:
+                found.append(row)
+        if len(rows) < most:
+            break
+        after, most = rows[-1].system_id, min(2 * most, MAX_PLACES)
+    return found[:limit]
+
+
 def count(filters: Filters) -> int:
     """How many nodes `matching` would list in all."""
     return sum(bits.bit_count() for _, bits in live(filters))
@@ -135,7 +157,7 @@ def page(places: Iterator[int], limit: int) -> list[Found]:
     while len(found) < limit and (keys := list(islice(places, wanted))):
         pairs = [divmod(key, PLACES) for key in keys]
         values = {"partitions": [pair[0] for pair in pairs], "slots": [pair[1] for pair in pairs]}
-        live = sql.named(_found, __file__, "nodes_at", values)
+        live = sql.bound(_found, __file__, "nodes_at", values)
         found += live
         # Twice what is missing, or twice as many again where few of them live.
         missing = limit - len(found)

@@ -248,6 +248,33 @@ LEFT JOIN effective_match m ON m.partition_id = p.id AND m.expression_id = %(exp
 LEFT JOIN assignment a ON a.partition_id = p.id AND a.tag_id = %(tag)s
 
 
+-- name: nodes_before
+-- The live nodes, of one cluster or of all, whose system_id is below one (null: below none), the last first; as
+-- `nodes_at` shows them. An index has them in this order.
+SELECT n.partition_id, n.slot, n.system_id, n.hostname, n.kind, c.name, c.uuid, n.rev, n.created_at,
+       n.updated_at
+FROM node n
+JOIN partition p ON p.id = n.partition_id
+JOIN cluster c ON c.id = p.cluster_id
+WHERE n.deleted_at IS NULL AND (%(after)s::text IS NULL OR n.system_id < %(after)s)
+  AND (%(cluster)s::bigint IS NULL OR p.cluster_id = %(cluster)s)
+ORDER BY n.system_id DESC
+LIMIT %(most)s
+
+
+-- name: nodes_beyond
+-- As `nodes_before`, above one, the first first.
+SELECT n.partition_id, n.slot, n.system_id, n.hostname, n.kind, c.name, c.uuid, n.rev, n.created_at,
+       n.updated_at
+FROM node n
+JOIN partition p ON p.id = n.partition_id
+JOIN cluster c ON c.id = p.cluster_id
+WHERE n.deleted_at IS NULL AND (%(after)s::text IS NULL OR n.system_id > %(after)s)
+  AND (%(cluster)s::bigint IS NULL OR p.cluster_id = %(cluster)s)
+ORDER BY n.system_id
+LIMIT %(most)s
+
+
 -- name: nodes_revision
 -- Everything that a list of nodes may show, as texts that change with it: the incarnation of the database
 -- (null: not noted yet), how many of the tags given there are, the partitions, the clusters, and the nodes of
@@ -270,7 +297,7 @@ SELECT (SELECT uuid::text FROM current_incarnation),
 
 -- name: named_places
 -- The system_ids of the nodes, live or deleted, at these (partition, slot), also of partitions that are gone: a slot
--- is never used again.
+-- is never used again. Run with `sql.bound`.
 WITH place AS (
     SELECT * FROM unnest(%(partitions)s::bigint[], %(slots)s::int[]) AS place (partition_id, slot)
 )
@@ -290,7 +317,7 @@ DELETE FROM past_partition WHERE gone_at < now() - make_interval(days => %(days)
 
 
 -- name: nodes_at
--- The live nodes at these (partition, slot), in their order.
+-- The live nodes at these (partition, slot), in their order. Run with `sql.bound`.
 -- Relies on: a slot is never used again.
 SELECT n.partition_id, n.slot, n.system_id, n.hostname, n.kind, c.name, c.uuid, n.rev, n.created_at,
        n.updated_at
