@@ -103,7 +103,7 @@ chaos: $(VENV)/development $(KERNEL) ## Every fault under load, and a soak of an
 	@$(RUN) manage.py bench chaos --json chaos.json $(ARGS)
 
 race: $(VENV)/development ## 100,000 reads of the body cache against writes, its servers frozen, emptied and restarted with old content
-	@TAGMILL_RACE_READS=100000 $(RUN) -m pytest tests/server/test_cache_servers.py tests/server/test_shared_bodies.py tests/server/test_redis_bodies.py -k "readers or torn" -s
+	@TAGMILL_RACE_READS=100000 $(RUN) -m pytest tests/server/test_cache_servers.py tests/server/test_shared_bodies.py tests/server/test_redis_bodies.py -k "readers or torn" -s -o faulthandler_timeout=0
 
 dist: $(VENV)/dist ## Wheels of server, worker and kernel, and the kernel's sources, in dist/
 	@rm -rf dist && mkdir dist

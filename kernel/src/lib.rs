@@ -13,6 +13,7 @@
 //! libxml2, as lxml drives it, is the reference for what is well-formed and for what an expression
 //! means. Where it departs from the recommendations, this crate follows it and says so.
 
+pub mod beginnings;
 pub mod budget;
 pub mod error;
 pub mod eval;

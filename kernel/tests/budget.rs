@@ -147,5 +147,5 @@ fn documents_that_an_expression_cannot_tell_apart_are_asked_once() {
         assert!(!is_stopped(&alike, text, 150_000), "{text}");
     }
     // What tells them apart is asked of each.
-    assert!(is_stopped(&alike, "//node[preceding::serial = /list/@id]", 5_000));
+    assert!(is_stopped(&alike, "//node[preceding::serial != concat(/list/@id, 1)]", 5_000));
 }

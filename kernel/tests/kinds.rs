@@ -22,8 +22,8 @@ fn fleet() -> PartitionImage {
             })
             .collect();
         format!(
-            "<list><node id='host-{n:03}' class='system'><serial>S{n:03}</serial>\
-             <product>P</product>{disks}</node></list>"
+            "<list><node id='host-{n:03}' class='system'><description>Rack Mount Chassis\
+             </description><product>P</product><serial>S{n:03}</serial>{disks}</node></list>"
         )
     };
     let machines: Vec<String> = (0..MACHINES).map(machine).collect();
@@ -56,6 +56,39 @@ fn what_leads_nowhere_costs_nothing() {
             "//*[lang(string(.))]",
             "//node[count(preceding::*) < 0] or count(//v[following::node[3]]) < 0",
             "//*[concat(@x, v/size) = 'x'][preceding::node[last()]]",
+        ],
+    );
+}
+
+/// Where a function of a value, or what another set can have, does not tell machines apart.
+#[test]
+fn values_that_set_machines_apart_cost_a_look() {
+    costs_at_most(
+        30,
+        &[
+            "//node[translate(., 'abc', 'xy') = 'x']/size",
+            "//node[normalize-space(.) = 'x' or substring-before(., ' ') = 'x']",
+            "//*[number(.) > 100] or sum(//*) > 1000",
+            "//* >= 100 or //node[string-length(serial) = 9]",
+            "//* = //@units",
+            "//node[serial = //size]",
+            "concat(//node, '-', //v) = 'x-y'",
+        ],
+    );
+}
+
+/// Nodes with equal lists of what they are numbered among have equal results.
+#[test]
+fn positions_along_axes_cost_what_differs() {
+    costs_at_most(
+        15,
+        &[
+            "//node[following::node[2]/@class = 'system']",
+            "//v/preceding::*[last()][@id = 'disk:9']",
+            "//size/ancestor::node[position() < 3][@class = 'system']",
+            "//node/descendant::*[last() - 1][. = 'V 1']",
+            "//node[(.//v | .//size)[3] = 'V 1']",
+            "(//node)[position() mod 2 = 0]/size > 99",
         ],
     );
 }

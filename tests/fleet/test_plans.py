@@ -118,6 +118,7 @@ def test_no_hot_statement_reads_a_large_table_whole() -> None:
             },
         ),
         (changes, "named_places", {"partitions": partitions, "slots": partitions}),
+        (changes, "named_places", {"partitions": partitions * 10, "slots": [*range(1000)]}),
         (conversion, "present_members", {"expression": expressions[0]}),
         (queue, "fetch_jobs", {"queues": [queue.queue_of(item) for item in partitions]}),
     ]

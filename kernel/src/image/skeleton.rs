@@ -28,6 +28,8 @@ pub struct Skeleton {
     replaced: Vec<ElementId>,
     /// The bytes of each row's string-value in the image.
     lengths: Vec<u32>,
+    /// How many of the first of them are as they were, at least.
+    alike: Vec<u32>,
     /// What is left of this skeleton by the next rule.
     next: Option<Box<Skeleton>>,
 }
@@ -105,8 +107,15 @@ impl Skeleton {
         &self.lengths
     }
 
+    /// How many of the first bytes of a row's string-value are as they were, at least.
+    #[inline]
+    pub fn alike(&self, id: ElementId) -> usize {
+        self.alike[id as usize] as usize
+    }
+
     pub(super) fn nbytes(&self) -> usize {
-        let words = self.rows.len() + self.pairs.len() + self.replaced.len() + self.lengths.len();
+        let lists = self.replaced.len() + self.lengths.len() + self.alike.len();
+        let words = self.rows.len() + self.pairs.len() + lists;
         let next = self.next.as_ref().map_or(0, |next| next.nbytes());
         self.store.nbytes() + words * 4 + self.changed.len() * 8 + next
     }
@@ -133,6 +142,7 @@ impl<'s> Builder<'s> {
             changed: vec![0; image.elements().len().div_ceil(64)],
             replaced: Vec::new(),
             lengths: vec![0; image.elements().len()],
+            alike: vec![0; image.elements().len()],
             next: None,
         };
         let texts = vec![NONE; image.strings().len()];
@@ -161,9 +171,10 @@ impl<'s> Builder<'s> {
         Ok(self.made)
     }
 
+    // Where nothing has changed yet, all bytes so far are as they were.
     fn row(&mut self, id: ElementId, edges: &mut Vec<u32>) -> Result<(), ImageError> {
         let row = self.image.elements()[id as usize];
-        let mut length = 0_u32;
+        let (mut length, mut alike) = (0_u32, 0_u32);
         let (mut is_replaced, mut is_changed) = (false, false);
         for &pair in self.image.attributes(id) {
             edges.push(self.pair(pair)?);
@@ -171,19 +182,28 @@ impl<'s> Builder<'s> {
         for child in self.image.children(id) {
             let copied = match child {
                 Child::Element(child) => {
-                    is_changed |= self.made.is_changed(child);
+                    if !is_changed {
+                        alike = length.saturating_add(self.made.alike[child as usize]);
+                        is_changed = self.made.is_changed(child);
+                    }
                     length = length.saturating_add(self.made.lengths[child as usize]);
                     Child::Element(self.made.rows[child as usize])
                 }
                 Child::Text(text) => {
-                    let bytes = self.image.strings().get(text).len();
-                    length = length.saturating_add(bytes as u32);
                     let is_rare = self.census.is_replaced_text(row.name, child);
-                    is_replaced |= is_rare;
-                    Child::Text(match is_rare {
+                    let copy = match is_rare {
                         true => self.rare_text(row.name, text)?,
                         false => self.text(text)?,
-                    })
+                    };
+                    let before = self.image.strings().get(text);
+                    if !is_changed {
+                        let now = self.made.store.strings().get(copy);
+                        alike = length.saturating_add(shared_bytes(before, now));
+                    }
+                    length = length.saturating_add(before.len() as u32);
+                    is_replaced |= is_rare;
+                    is_changed |= is_rare;
+                    Child::Text(copy)
                 }
                 Child::Comment(text) => Child::Comment(self.text(text)?),
                 // What stands for a rare attribute stands for no instruction.
@@ -194,10 +214,11 @@ impl<'s> Builder<'s> {
         self.made.rows[id as usize] =
             self.made.store.intern_element(row.name, row.attributes, edges)?;
         self.made.lengths[id as usize] = length;
+        self.made.alike[id as usize] = alike;
         if is_replaced {
             self.made.replaced.push(id);
         }
-        if is_replaced || is_changed {
+        if is_changed {
             self.made.changed[id as usize / 64] |= 1 << (id % 64);
         }
         Ok(())
@@ -238,4 +259,9 @@ impl<'s> Builder<'s> {
         let (name, value) = self.image.pair(pair);
         self.made.store.intern_pair(name, self.image.strings().get(value))
     }
+}
+
+/// How many bytes two texts begin with alike.
+fn shared_bytes(a: &str, b: &str) -> u32 {
+    a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count() as u32
 }

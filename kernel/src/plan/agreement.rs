@@ -1,12 +1,15 @@
 //! Where an image and its skeleton may answer differently: at values that were replaced, if an
 //! expression reads them, or tests them otherwise than what replaced them.
 
+use hashbrown::HashMap;
+
 use crate::error::BudgetExceeded;
 use crate::eval::Evaluated;
-use crate::image::{Child, ElementId, NameId, PairId, Skeleton};
+use crate::image::{Child, DOCUMENT, ElementId, NameId, PairId, Skeleton};
 
-use super::anchors::ValueTest;
+use super::columns::{Columns, Common};
 use super::local::Item;
+use super::looks::{Look, Seen};
 use super::needs::{Names, Needs, Read};
 use super::texts::Texts;
 
@@ -16,6 +19,8 @@ pub struct Agreement<'a, 't> {
     /// String-values in the image, and in the skeleton.
     pub image: &'t Texts<'a>,
     pub left: &'t Texts<'a>,
+    /// The columns over the skeleton, which may have a skeleton, too.
+    pub below: &'t Columns<'a>,
     /// With more differences than this the skeleton is of no use.
     pub limit: usize,
 }
@@ -62,6 +67,9 @@ impl<'a> Agreement<'a, '_> {
     }
 
     fn search(&self, needs: &Needs<'a>, found: &mut Found) -> Searched {
+        for (comparison, a, b) in &needs.compared {
+            self.image.shared.find(comparison, self.image, a, b)?;
+        }
         if needs.text_values {
             self.compare(Read::Text, None, found)?;
         }
@@ -74,54 +82,44 @@ impl<'a> Agreement<'a, '_> {
         for read in elements.into_iter().chain(attributes) {
             self.compare(read, None, found)?;
         }
-        needs.tests.iter().try_for_each(|(read, test)| self.compare(*read, Some(test), found))
+        needs.looks.iter().try_for_each(|(read, look)| self.compare(*read, Some(look), found))
     }
 
-    /// Adds the elements at which what is read differs, or what a test says of it.
-    fn compare(&self, read: Read, test: Option<&ValueTest<'a>>, found: &mut Found) -> Searched {
+    /// Adds the elements at which what is read differs, or what is seen of it.
+    fn compare(&self, read: Read, look: Option<&Look<'a>>, found: &mut Found) -> Searched {
         let names = &self.image.local.names;
         let mut all = 0..self.image.local.store.names().len() as NameId;
-        match (read, test) {
+        match (read, look) {
             (Read::Element(name), _) => {
-                names[name].ids().iter().try_for_each(|&id| self.elements_named(id, found, test))
+                names[name].ids().iter().try_for_each(|&id| self.elements_named(id, found, look))
             }
-            (Read::AnyElement, _) => all.try_for_each(|id| self.elements_named(id, found, test)),
+            (Read::Document, _) => self.elements_named(DOCUMENT, found, look),
+            (Read::AnyElement, _) => all.try_for_each(|id| self.elements_named(id, found, look)),
             (Read::Attribute(name), _) => {
-                names[name].ids().iter().try_for_each(|&id| self.attributes_named(id, found, test))
+                names[name].ids().iter().try_for_each(|&id| self.attributes_named(id, found, look))
             }
             (Read::AnyAttribute, _) => {
-                all.try_for_each(|id| self.attributes_named(id, found, test))
+                all.try_for_each(|id| self.attributes_named(id, found, look))
             }
-            (Read::Text, Some(test)) => self.texts(found, test),
+            (Read::Text, Some(look)) => self.texts(found, look),
             (Read::Text, None) => found.add(self.skeleton.replaced()),
         }
     }
 
-    fn elements_named(
-        &self,
-        name: NameId,
-        found: &mut Found,
-        test: Option<&ValueTest<'a>>,
-    ) -> Searched {
+    fn elements_named(&self, name: NameId, found: &mut Found, look: Option<&Look<'a>>) -> Searched {
         let store = self.image.local.store;
         let named = store.elements_named(name);
         self.image.local.budget.spend(1 + named.len() / 16)?;
-        // What the rows of the skeleton answered: 0 is unknown.
-        let mut known = Vec::new();
+        let mut sight = Sight { columns: self.below, known: HashMap::new(), below: None };
         for &id in named.iter().filter(|&&id| self.skeleton.is_changed(id)) {
-            let Some(test) = test else {
+            let Some(look) = look else {
                 found.add(&[id])?;
                 continue;
             };
             self.image.local.budget.spend(1)?;
-            let row = self.skeleton.row(id);
-            if known.is_empty() {
-                known = vec![0_u8; self.skeleton.store().elements().len()];
-            }
-            if known[row as usize] == 0 {
-                known[row as usize] = 1 + u8::from(self.left.passes(Item::Element(row), test)?);
-            }
-            if u8::from(self.image.passes(Item::Element(id), test)?) + 1 != known[row as usize] {
+            let seen = sight.of(look, self.skeleton.row(id))?;
+            let is_alike = self.skeleton.alike(id) > seen.bytes;
+            if !is_alike && look.see(self.image, Item::Element(id))?.outcome != seen.outcome {
                 found.add(&[id])?;
             }
         }
@@ -132,51 +130,82 @@ impl<'a> Agreement<'a, '_> {
         &self,
         name: NameId,
         found: &mut Found,
-        test: Option<&ValueTest<'a>>,
+        look: Option<&Look<'a>>,
     ) -> Searched {
         let store = self.image.local.store;
         for &pair in store.pairs_named(name) {
             self.image.local.budget.spend(1)?;
-            if self.differs(pair, test)? {
+            if self.differs(pair, look)? {
                 found.add(store.elements_bearing(pair))?;
             }
         }
         Ok(())
     }
 
-    /// Whether an attribute's value is another, or one that a test tells from it.
-    fn differs(&self, pair: PairId, test: Option<&ValueTest<'a>>) -> Evaluated<bool> {
+    /// Whether an attribute's value is another, or one that looks otherwise.
+    fn differs(&self, pair: PairId, look: Option<&Look<'a>>) -> Evaluated<bool> {
         let (image, left) = (self.image.local.store, self.left.local.store);
         let now = self.skeleton.pair(pair);
         // What no document has was not copied.
         if now == PairId::MAX {
             return Ok(false);
         }
-        let (before, now) =
+        let (before, value) =
             (image.strings().get(image.pair(pair).1), left.strings().get(left.pair(now).1));
-        if before == now {
+        if before == value {
             return Ok(false);
         }
-        let Some(test) = test else { return Ok(true) };
-        self.image.local.budget.read(before)?;
-        self.image.local.budget.read(now)?;
-        Ok(test.holds(before) != test.holds(now))
+        let Some(look) = look else { return Ok(true) };
+        let before = look.see(self.image, Item::Attribute(pair))?;
+        Ok(before.outcome != look.see(self.left, Item::Attribute(now))?.outcome)
     }
 
-    fn texts(&self, found: &mut Found, test: &ValueTest<'a>) -> Searched {
+    fn texts(&self, found: &mut Found, look: &Look<'a>) -> Searched {
         let (image, left) = (self.image.local.store, self.left.local.store);
         for &id in self.skeleton.replaced() {
             let row = self.skeleton.row(id);
             for pair in image.children(id).zip(left.children(row)) {
                 self.image.local.budget.spend(1)?;
                 let (Child::Text(before), Child::Text(now)) = pair else { continue };
-                let (before, now) = (image.strings().get(before), left.strings().get(now));
-                self.image.local.budget.spend((before.len() + now.len()) / 16)?;
-                if before != now && test.holds(before) != test.holds(now) {
+                if image.strings().get(before) == left.strings().get(now) {
+                    continue;
+                }
+                let before = look.see(self.image, Item::Text(before))?;
+                if before.outcome != look.see(self.left, Item::Text(now))?.outcome {
                     found.add(&[id])?;
                 }
             }
         }
         Ok(())
+    }
+}
+
+/// What is seen of the rows of a skeleton, as far as it has been looked at. Where the beginning decides, and
+/// that is as in the skeleton's own skeleton, it is looked at there, once for many.
+struct Sight<'a, 't> {
+    columns: &'t Columns<'a>,
+    known: HashMap<ElementId, Seen<'a>>,
+    below: Option<Box<Sight<'a, 't>>>,
+}
+
+impl<'a> Sight<'a, '_> {
+    fn of(&mut self, look: &Look<'a>, id: ElementId) -> Evaluated<Seen<'a>> {
+        if let Some(seen) = self.known.get(&id) {
+            return Ok(seen.clone());
+        }
+        let mut seen = None;
+        if let Some(Common { skeleton, columns }) = &self.columns.common {
+            let new = || Box::new(Sight { columns, known: HashMap::new(), below: None });
+            let below = self.below.get_or_insert_with(new).of(look, skeleton.row(id))?;
+            let is_alike = !skeleton.is_changed(id) || skeleton.alike(id) > below.bytes;
+            seen = is_alike.then_some(below);
+        }
+        let seen = match seen {
+            Some(seen) => seen,
+            None => look.see(&self.columns.texts, Item::Element(id))?,
+        };
+        self.columns.local.budget.spend(1)?;
+        self.known.insert(id, seen.clone());
+        Ok(seen)
     }
 }

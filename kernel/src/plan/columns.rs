@@ -8,13 +8,14 @@ use crate::image::{Child, ElementId, Skeleton, Store};
 use crate::interp::{Interpreter, outermost};
 use crate::tree::{Keep, Node, Tree, Whole};
 use crate::xpath::bound::BoundName;
-use crate::xpath::ir::{BoolExpr, NodeSet, NumExpr, Start, Step, StrExpr};
+use crate::xpath::ir::{BoolExpr, Cmp, NodeSet, NumExpr, Start, Step, StrExpr};
 use crate::xpath::number;
-use crate::xpath::parts::Use;
+use crate::xpath::parts::{Part, Use};
 
 use super::anchors::{Split, ValueTest, constant, split};
 use super::dag;
 use super::local::{Item, Local};
+use super::looks::Look;
 use super::needs::{Names, Needs, Read};
 use super::projection::Projection;
 use super::reach::Reached;
@@ -67,6 +68,7 @@ impl<'a> Columns<'a> {
             columns = columns.over(next);
         }
         self.texts = Texts::new(self.local, skeleton.lengths());
+        self.texts.shared = columns.texts.shared.clone();
         self.common = Some(Common { skeleton, columns: Box::new(columns) });
         self
     }
@@ -111,8 +113,23 @@ impl<'a> Columns<'a> {
                 Some(wanted) => self.any(expr, set, ValueTest::Number(*cmp, wanted), documents),
                 None => self.whole_bool(expr, documents),
             },
+            BoolExpr::Sets(Cmp::Ne, ..) | BoolExpr::SetText(true, ..) => {
+                self.unequal(expr, documents)
+            }
             _ => self.whole_bool(expr, documents),
         }
+    }
+
+    /// Whether any value of a set is unequal to another: mostly the first ones are.
+    fn unequal(&self, expr: &'a BoolExpr, documents: &[ElementId]) -> Evaluated<Vec<bool>> {
+        let Some(mut verdicts) = dag::unequal_firsts(&self.texts, expr, documents)? else {
+            return self.whole_bool(expr, documents);
+        };
+        let undecided = chosen(documents, &verdicts, false);
+        if !undecided.is_empty() {
+            settle(&mut verdicts, false, self.whole_bool(expr, &undecided)?);
+        }
+        Ok(verdicts)
     }
 
     /// Whether few elements need be looked at.
@@ -123,11 +140,14 @@ impl<'a> Columns<'a> {
                 (set, ValueTest::Equals(wanted))
             }
             // The first node of a plain path is soon found, and its string-value begins soon.
-            _ => return Ok(dag::first_test(expr).is_some_and(|(set, _)| is_plain(set))),
+            _ => {
+                let only = Look::only(Part::Bool(expr)).map(|(set, _)| set);
+                return Ok(only.is_some_and(is_plain));
+            }
         };
         let NodeSet::Path(Start::Root, steps) = set else { return Ok(false) };
         let Some(split @ Split::Elements(..)) = split(steps) else { return Ok(false) };
-        if !support::steps(steps, Use::Any) {
+        if !support::steps(steps, Use::Any) || self.reads_deep(&Needs::of_bool(expr)) {
             return Ok(false);
         }
         Ok(self.search().cost(split, goal)? <= documents.len() / SELECTIVE)
@@ -142,13 +162,13 @@ impl<'a> Columns<'a> {
                 .filter_map(|list| list.last())
                 .any(|&id| store.children(id).any(|child| matches!(child, Child::Element(_))))
         };
-        let tested = needs.tests.iter().filter_map(|(read, _)| match read {
+        let tested = needs.looks.iter().filter_map(|(read, _)| match read {
             Read::Element(name) => Some(name),
             _ => None,
         });
         match &needs.values {
             Names::All => true,
-            _ if needs.tests.iter().any(|&(read, _)| read == Read::AnyElement) => true,
+            _ if needs.look_at(Read::AnyElement) || needs.look_at(Read::Document) => true,
             Names::Some(names) => names.iter().chain(tested).any(is_deep),
         }
     }
@@ -200,7 +220,9 @@ impl<'a> Columns<'a> {
             NumExpr::Bool(a) => {
                 Ok(map(self.bool(a, documents)?, |value| f64::from(u8::from(value))))
             }
-            _ if self.common.is_some() => {
+            _ if self.common.is_some()
+                && !Look::only(Part::Num(expr)).is_some_and(|(set, _)| is_plain(set)) =>
+            {
                 let needs = Needs::of_num(expr);
                 self.in_common(&needs, documents, &|columns, documents| {
                     columns.number(expr, documents)
@@ -279,7 +301,7 @@ impl<'a> Columns<'a> {
         for path in &paths {
             let undecided = chosen(documents, &verdicts, false);
             match self.worthwhile(path, goal, &undecided)? {
-                Some(split) => {
+                Some(split) if !self.walks_deep(path, split, goal, documents)? => {
                     settle(&mut verdicts, false, self.leads_to(split, goal, &undecided)?);
                 }
                 None if documents.len() <= FEW => {
@@ -290,7 +312,7 @@ impl<'a> Columns<'a> {
                     let found: Evaluated<Vec<bool>> = undecided.iter().map(one).collect();
                     settle(&mut verdicts, false, found?);
                 }
-                None => are_left = true,
+                _ => are_left = true,
             }
         }
         if are_left {
@@ -298,6 +320,19 @@ impl<'a> Columns<'a> {
             settle(&mut verdicts, false, self.whole_bool(expr, &undecided)?);
         }
         Ok(verdicts)
+    }
+
+    /// Whether predicates walk through much of the documents, of which distinct subtrees are better asked.
+    fn walks_deep(
+        &self,
+        path: &DocumentPath<'a>,
+        split: Split<'a>,
+        goal: ValueTest<'a>,
+        documents: &[ElementId],
+    ) -> Evaluated<bool> {
+        Ok(documents.len() > FEW
+            && support::walks_deep(path.steps)
+            && self.search().cost(split, goal)? > documents.len())
     }
 
     /// Whether a path leads to a node that meets the goal in each document.

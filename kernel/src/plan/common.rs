@@ -27,7 +27,7 @@ impl<'a> Columns<'a> {
         let Some(Common { skeleton, columns }) = &self.common else { return ask(self, documents) };
         let limit = documents.len() / DIFFERENT;
         let (image, left) = (&self.texts, &columns.texts);
-        let agreement = Agreement { skeleton, image, left, limit };
+        let agreement = Agreement { skeleton, image, left, below: columns, limit };
         let Some(differences) = agreement.differences(needs)? else { return ask(self, documents) };
         let reached = match differences.as_slice() {
             [] => None,

@@ -5,7 +5,9 @@
 //! ancestors, so that steps which lead upwards find what they look for.
 
 use super::anchors::{ValueTest, constant};
-use crate::xpath::ir::{Axis, BoolExpr, NodeSet, NumExpr, Start, Step, StrExpr, Test};
+use super::looks::Look;
+use crate::xpath::ir::{Axis, BoolExpr, Cmp, NodeSet, NumExpr, Start, Step, StrExpr, Test};
+use crate::xpath::parts::Part;
 
 /// Names of an expression, by their numbers in its table; or all there are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +31,7 @@ impl Names {
 /// Whose string-value is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Read {
+    Document,
     Element(usize),
     AnyElement,
     Attribute(usize),
@@ -53,8 +56,10 @@ pub struct Needs<'a> {
     pub text_values: bool,
     /// Whether `xml:lang` does.
     pub language: bool,
-    /// Tests of values that do not matter otherwise.
-    pub tests: Vec<(Read, ValueTest<'a>)>,
+    /// What is seen of values that do not matter otherwise.
+    pub looks: Vec<(Read, Look<'a>)>,
+    /// Comparisons of two sets, with what is read of either.
+    pub compared: Vec<(&'a BoolExpr, Vec<Read>, Vec<Read>)>,
     /// Whether texts are nodes that a step may lead to.
     pub texts: bool,
     /// Whether comments and instructions are.
@@ -66,6 +71,7 @@ pub struct Needs<'a> {
 enum Target {
     /// Comments and instructions: they matter as they are, or not at all.
     Leaf,
+    Document,
     Text,
     Attribute(usize),
     AnyAttribute,
@@ -87,7 +93,8 @@ impl<'a> Needs<'a> {
             attribute_values: none(),
             text_values: false,
             language: false,
-            tests: Vec::new(),
+            looks: Vec::new(),
+            compared: Vec::new(),
             texts: false,
             others: false,
         }
@@ -96,15 +103,20 @@ impl<'a> Needs<'a> {
     /// What a boolean depends on, evaluated at a document's root element.
     pub fn of_bool(expr: &'a BoolExpr) -> Self {
         let mut needs = Needs::nothing();
-        needs.bool(expr, &vec![Target::Anything]);
+        needs.bool(expr, &vec![Target::AnyElement]);
         needs
     }
 
     /// What a number depends on.
     pub fn of_num(expr: &'a NumExpr) -> Self {
         let mut needs = Needs::nothing();
-        needs.num(expr, &vec![Target::Anything]);
+        needs.num(expr, &vec![Target::AnyElement]);
         needs
+    }
+
+    /// Whether values are looked at that are read so.
+    pub fn look_at(&self, read: Read) -> bool {
+        self.looks.iter().any(|&(other, _)| other == read)
     }
 
     fn all_nodes(&mut self) {
@@ -125,11 +137,6 @@ impl<'a> Needs<'a> {
                 self.set(set, at);
             }
             BoolExpr::Number(a) => self.num(a, at),
-            BoolExpr::Text(a) => self.str(a, at),
-            BoolExpr::Numbers(_, a, b) => {
-                self.num(a, at);
-                self.num(b, at);
-            }
             BoolExpr::Texts(_, StrExpr::First(set), StrExpr::Const(text))
             | BoolExpr::SetText(_, set, StrExpr::Const(text)) => {
                 self.tested(set, ValueTest::Equals(text), at);
@@ -140,20 +147,31 @@ impl<'a> Needs<'a> {
             BoolExpr::Contains(StrExpr::First(set), StrExpr::Const(text)) => {
                 self.tested(set, ValueTest::Contains(text), at);
             }
-            BoolExpr::Texts(_, a, b) | BoolExpr::Contains(a, b) | BoolExpr::StartsWith(a, b) => {
-                self.str(a, at);
-                self.str(b, at);
-            }
+            BoolExpr::Text(_)
+            | BoolExpr::Numbers(..)
+            | BoolExpr::Texts(..)
+            | BoolExpr::Contains(..)
+            | BoolExpr::StartsWith(..) => self.operator(expr, at),
             BoolExpr::SetNumber(cmp, set, b) => match constant(b) {
                 Some(number) => self.tested(set, ValueTest::Number(*cmp, number), at),
                 None => {
-                    self.value(set, at);
+                    self.seen(set, Look::Number, at);
                     self.num(b, at);
                 }
             },
             BoolExpr::SetText(_, set, b) => {
                 self.value(set, at);
                 self.str(b, at);
+            }
+            BoolExpr::Sets(cmp, a, b) if !cmp.is_equality() => {
+                self.seen(a, Look::Number, at);
+                self.seen(b, Look::Number, at);
+            }
+            BoolExpr::Sets(Cmp::Eq, a, b) => {
+                let (a, b) = (self.set(a, at), self.set(b, at));
+                self.compared.push((expr, reads(&a), reads(&b)));
+                self.read(a, Some(Look::Shared(expr)));
+                self.read(b, Some(Look::Shared(expr)));
             }
             BoolExpr::Sets(_, a, b) => {
                 self.value(a, at);
@@ -168,6 +186,41 @@ impl<'a> Needs<'a> {
         }
     }
 
+    /// An operator of strings or numbers. Mostly the string-value of one node is all that it reads.
+    fn operator(&mut self, expr: &'a BoolExpr, at: &Targets) {
+        if let Some((set, look)) = Look::only(Part::Bool(expr)) {
+            return self.seen(set, look, at);
+        }
+        match expr {
+            BoolExpr::Texts(_, a, StrExpr::Const(text))
+            | BoolExpr::Texts(_, StrExpr::Const(text), a)
+            | BoolExpr::StartsWith(a, StrExpr::Const(text)) => {
+                self.beginning(a, text.len() + 1, at);
+            }
+            BoolExpr::Texts(_, a, b) | BoolExpr::Contains(a, b) | BoolExpr::StartsWith(a, b) => {
+                self.str(a, at);
+                self.str(b, at);
+            }
+            BoolExpr::Text(a) => self.beginning(a, 1, at),
+            BoolExpr::Numbers(_, a, b) => {
+                self.num(a, at);
+                self.num(b, at);
+            }
+            _ => {}
+        }
+    }
+
+    /// The beginning of a string matters, up to a number of bytes.
+    fn beginning(&mut self, expr: &'a StrExpr, bytes: usize, at: &Targets) {
+        match expr {
+            StrExpr::First(set) => self.seen(set, Look::Beginning(bytes), at),
+            StrExpr::Concat(parts) => {
+                parts.iter().for_each(|part| self.beginning(part, bytes, at));
+            }
+            _ => self.str(expr, at),
+        }
+    }
+
     fn num(&mut self, expr: &'a NumExpr, at: &Targets) {
         match expr {
             NumExpr::Const(_) | NumExpr::Position | NumExpr::Last => {}
@@ -179,8 +232,15 @@ impl<'a> Needs<'a> {
             NumExpr::Count(set) => {
                 self.set(set, at);
             }
-            NumExpr::Sum(set) => self.value(set, at),
-            NumExpr::Text(a) | NumExpr::Length(a) => self.str(a, at),
+            NumExpr::Sum(set) => self.seen(set, Look::Number, at),
+            NumExpr::Text(a) | NumExpr::Length(a) => match (expr, &**a) {
+                (NumExpr::Text(_), StrExpr::First(set)) => self.seen(set, Look::Number, at),
+                (_, StrExpr::First(set)) => self.seen(set, Look::Length, at),
+                _ => match Look::only(Part::Num(expr)) {
+                    Some((set, look)) => self.seen(set, look, at),
+                    None => self.str(a, at),
+                },
+            },
             NumExpr::Bool(a) => self.bool(a, at),
         }
     }
@@ -219,30 +279,24 @@ impl<'a> Needs<'a> {
 
     /// The set's nodes matter, and of their string-values which of them pass a test.
     fn tested(&mut self, set: &'a NodeSet, test: ValueTest<'a>, at: &Targets) {
-        let targets = self.set(set, at);
-        self.read(targets, Some(test));
+        self.seen(set, Look::Test(test), at);
     }
 
-    fn read(&mut self, targets: Targets, test: Option<ValueTest<'a>>) {
-        for target in targets {
-            let reads: &[Read] = match target {
-                Target::Leaf => &[],
-                Target::Text => &[Read::Text],
-                Target::Attribute(name) => &[Read::Attribute(name)],
-                Target::AnyAttribute => &[Read::AnyAttribute],
-                Target::Element(name) => &[Read::Element(name)],
-                Target::AnyElement => &[Read::AnyElement],
-                Target::Anything => &[Read::AnyElement, Read::AnyAttribute, Read::Text],
-            };
-            for &read in reads {
-                match (read, test) {
-                    (_, Some(test)) => self.tests.push((read, test)),
-                    (Read::Text, None) => self.text_values = true,
-                    (Read::Attribute(name), None) => self.attribute_values.add(name),
-                    (Read::AnyAttribute, None) => self.attribute_values = Names::All,
-                    (Read::Element(name), None) => self.values.add(name),
-                    (Read::AnyElement, None) => self.values = Names::All,
-                }
+    /// The set's nodes matter, and what is seen of their string-values.
+    fn seen(&mut self, set: &'a NodeSet, look: Look<'a>, at: &Targets) {
+        let targets = self.set(set, at);
+        self.read(targets, Some(look));
+    }
+
+    fn read(&mut self, targets: Targets, look: Option<Look<'a>>) {
+        for read in reads(&targets) {
+            match (read, look) {
+                (_, Some(look)) => self.looks.push((read, look)),
+                (Read::Text, None) => self.text_values = true,
+                (Read::Attribute(name), None) => self.attribute_values.add(name),
+                (Read::AnyAttribute, None) => self.attribute_values = Names::All,
+                (Read::Element(name), None) => self.values.add(name),
+                (Read::AnyElement | Read::Document, None) => self.values = Names::All,
             }
         }
     }
@@ -252,7 +306,7 @@ impl<'a> Needs<'a> {
         match set {
             NodeSet::Path(start, steps) => {
                 let targets = match start {
-                    Start::Root => vec![Target::Anything],
+                    Start::Root => vec![Target::Document],
                     Start::Context => at.clone(),
                     Start::Set(set) => self.set(set, at),
                 };
@@ -335,6 +389,21 @@ impl<'a> Needs<'a> {
     }
 }
 
+/// What is read of the string-values of nodes.
+fn reads(targets: &Targets) -> Vec<Read> {
+    let of = |target: &Target| match *target {
+        Target::Leaf => vec![],
+        Target::Document => vec![Read::Document],
+        Target::Text => vec![Read::Text],
+        Target::Attribute(name) => vec![Read::Attribute(name)],
+        Target::AnyAttribute => vec![Read::AnyAttribute],
+        Target::Element(name) => vec![Read::Element(name)],
+        Target::AnyElement => vec![Read::AnyElement],
+        Target::Anything => vec![Read::AnyElement, Read::AnyAttribute, Read::Text],
+    };
+    targets.iter().flat_map(of).collect()
+}
+
 fn target(step: &Step, before: Targets) -> Targets {
     match (step.axis, &step.test) {
         (Axis::SelfNode, Test::Node) => before,
@@ -345,6 +414,8 @@ fn target(step: &Step, before: Targets) -> Targets {
         // An attribute is no element, whatever its name: `@a/self::a` is empty.
         (_, Test::Name(name)) => vec![Target::Element(*name)],
         (_, Test::Any | Test::AnyIn(_)) => vec![Target::AnyElement],
+        // The document is an element without a name.
+        (Axis::Parent | Axis::Ancestor, Test::Node) => vec![Target::AnyElement],
         _ => vec![Target::Anything],
     }
 }
@@ -388,17 +459,17 @@ mod tests {
 
     #[test]
     fn values_are_those_of_the_last_step() {
-        let compared = needs("//a/b = //c/@d");
+        let compared = needs("//a/b != //c/@d");
         assert!(matches!(compared.values, Names::Some(names) if names.len() == 1));
         assert!(matches!(compared.attribute_values, Names::Some(names) if names.len() == 1));
-        assert_eq!(needs("//a/* = //b").values, Names::All);
-        assert!(needs("//text() = //b").text_values && !needs("//text() = 'x'").text_values);
+        assert_eq!(needs("//a/* != //b").values, Names::All);
+        assert!(needs("//text() != //b").text_values && !needs("//text() = 'x'").text_values);
     }
 
     #[test]
     fn of_a_value_that_is_only_tested_the_outcome_is_kept() {
         let tested = needs("count(//a[. = 'x' or starts-with(@b, 'y') or c > 4]) = 1");
-        assert_eq!(tested.tests.len(), 3);
+        assert_eq!(tested.looks.len(), 3);
         assert_eq!(tested.values, Names::Some(vec![]));
         assert_eq!(tested.attribute_values, Names::Some(vec![]));
     }

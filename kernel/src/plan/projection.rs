@@ -17,6 +17,7 @@ use crate::xpath::bound::BoundName;
 
 use super::anchors::ValueTest;
 use super::local::{Item, Local};
+use super::looks::Look;
 use super::needs::{Names, Needs, Read};
 use super::reach::Reached;
 
@@ -68,12 +69,11 @@ impl<'a> Projection<'a> {
             }
         };
         budget.spend(store.names().len())?;
-        let tests_any = |any| needs.tests.iter().any(|&(read, _)| read == any);
-        let values = match tests_any(Read::AnyElement) {
+        let values = match needs.look_at(Read::AnyElement) || needs.look_at(Read::Document) {
             true => &Names::All,
             false => &needs.values,
         };
-        let attribute_values = match needs.language || tests_any(Read::AnyAttribute) {
+        let attribute_values = match needs.language || needs.look_at(Read::AnyAttribute) {
             true => &Names::All,
             false => &needs.attribute_values,
         };
@@ -186,14 +186,15 @@ fn readings<'a>(
     };
     let mut readings: Vec<Reading<'a>> = exact.into_iter().map(reading).collect();
     for (name, bound) in names.iter().enumerate() {
-        let tests: Vec<_> =
-            needs.tests.iter().filter(|(of, _)| *of == read(name)).map(|(_, test)| *test).collect();
-        for &id in bound.ids().iter().filter(|_| !tests.is_empty()) {
-            let reading = &mut readings[id as usize];
-            if let Reading::Tests(known) = reading {
-                known.extend(&tests);
-                if known.len() > MAX_TESTS {
-                    *reading = Reading::Exactly;
+        let looks = needs.looks.iter().filter(|(of, _)| *of == read(name));
+        for look in looks.map(|(_, look)| look) {
+            for &id in bound.ids() {
+                let reading = &mut readings[id as usize];
+                match (&mut *reading, look) {
+                    (Reading::Tests(known), Look::Test(test)) if known.len() < MAX_TESTS => {
+                        known.push(*test);
+                    }
+                    _ => *reading = Reading::Exactly,
                 }
             }
         }

@@ -55,3 +55,20 @@ pub fn steps(steps: &[Step], used: Use) -> bool {
         Use::InOrder => down && once && ordered,
     }
 }
+
+/// Whether predicates walk through what is below, anew for each element that contains it.
+pub fn walks_deep(steps: &[Step]) -> bool {
+    let is_deep = |step: &Step| step.predicates.iter().any(|it| is_deep(Part::Bool(it)));
+    steps.iter().any(is_deep)
+}
+
+fn is_deep(part: Part<'_>) -> bool {
+    match part {
+        Part::Set(NodeSet::Path(_, steps), _) => steps.iter().any(|step| {
+            matches!(step.axis, Axis::Descendant | Axis::DescendantOrSelf)
+                || !step.predicates.is_empty()
+        }),
+        Part::Set(..) => true,
+        _ => !part.all(|part| !is_deep(part)),
+    }
+}

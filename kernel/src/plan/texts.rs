@@ -9,6 +9,8 @@ use hashbrown::HashMap;
 use super::anchors::ValueTest;
 use super::finder::Finder;
 use super::local::{Item, Local};
+use super::shared::AllShared;
+use crate::beginnings::NUMERIC;
 use crate::eval::Evaluated;
 use crate::image::{Child, ElementId};
 use crate::xpath::ir::trim;
@@ -39,6 +41,8 @@ pub struct Texts<'a> {
     finders: RefCell<HashMap<String, Rc<Finder>>>,
     /// Whether every character is one byte.
     is_ascii: OnceCell<bool>,
+    /// What comparisons of sets can have in common.
+    pub shared: AllShared<'a>,
 }
 
 impl<'a> Texts<'a> {
@@ -51,6 +55,7 @@ impl<'a> Texts<'a> {
             kept: RefCell::default(),
             finders: RefCell::default(),
             is_ascii: OnceCell::new(),
+            shared: AllShared::default(),
         }
     }
 
@@ -77,12 +82,37 @@ impl<'a> Texts<'a> {
             return Ok((self.value(item)?, true));
         }
         let mut beginning = String::new();
-        self.pieces(id, &mut |piece| {
-            beginning.push_str(piece);
-            Ok(beginning.len() >= bytes)
-        })?;
+        self.begin(id, bytes, &mut beginning)?;
         self.local.budget.read(&beginning)?;
         Ok((Cow::Owned(beginning), false))
+    }
+
+    /// Adds the texts of an element until there are so many bytes. True once there are.
+    // Depth is bounded by the parser, and where a file is opened: so recursion is.
+    fn begin(&self, id: ElementId, bytes: usize, so_far: &mut String) -> Evaluated<bool> {
+        for child in self.local.store.children(id) {
+            self.local.budget.spend(1)?;
+            let is_done = match child {
+                Child::Element(child) => self.begin(child, bytes, so_far)?,
+                Child::Text(value) => {
+                    so_far.push_str(self.local.store.strings().get(value));
+                    so_far.len() >= bytes
+                }
+                _ => false,
+            };
+            if is_done {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// How many bytes a node's string-value has.
+    pub fn bytes(&self, item: Item) -> Evaluated<usize> {
+        match item {
+            Item::Element(id) => self.length(id),
+            _ => Ok(self.local.value(item)?.len()),
+        }
     }
 
     /// The number of a node's string-value.
@@ -94,9 +124,8 @@ impl<'a> Texts<'a> {
         {
             return Ok(f64::NAN);
         }
-        let (beginning, is_all) = self.beginning(item, 16)?;
-        let start = trim(&beginning).bytes().next();
-        if start.is_some_and(|byte| !begins_number(byte)) {
+        let (beginning, is_all) = self.beginning(item, NUMERIC)?;
+        if number::is_none(&beginning).is_some() {
             return Ok(f64::NAN);
         }
         match is_all {

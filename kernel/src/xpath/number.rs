@@ -7,6 +7,7 @@
 use std::fmt::Write;
 
 use super::ir::{Rounding, trim};
+use crate::xml::chars::is_space;
 
 /// Digits of a fraction after which libxml2 reads no further, leading zeros not counted.
 const MAX_FRACTION: i32 = 20;
@@ -28,6 +29,17 @@ pub fn parse(text: &str) -> f64 {
         }
         _ => f64::NAN,
     }
+}
+
+/// After how many bytes it is certain that a string which begins so is no number, if it is.
+pub fn is_none(beginning: &str) -> Option<usize> {
+    let bytes = beginning.as_bytes();
+    let skip = |from: usize, of: fn(u8) -> bool| {
+        bytes[from..].iter().position(|&byte| !of(byte)).map(|length| from + length)
+    };
+    let digits = skip(0, is_space)?;
+    let end = skip(digits, |byte| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E'))?;
+    skip(end, is_space).map(|last| last + 1)
 }
 
 /// Reads an unsigned number at the start of `text`: its value and its length.

@@ -57,11 +57,29 @@ pub fn normalize(text: &str) -> String {
 
 /// `translate(text, from, to)`.
 pub fn translate(text: &str, from: &str, to: &str) -> String {
-    let replace = |c: char| match from.chars().position(|candidate| candidate == c) {
+    let replaced = |c: char| match from.chars().position(|candidate| candidate == c) {
         None => Some(c),
         Some(place) => to.chars().nth(place),
     };
-    text.chars().filter_map(replace).collect()
+    let mut ascii = [false; 128];
+    from.chars().filter(char::is_ascii).for_each(|c| ascii[c as usize] = true);
+    let is_ascii = from.is_ascii();
+    let is_from = |c: char| match ascii.get(c as usize) {
+        Some(&is_from) => is_from,
+        None => !is_ascii && from.contains(c),
+    };
+    // What is not in `from` is copied as it stands.
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(is_from) {
+        let (before, after) = rest.split_at(at);
+        out.push_str(before);
+        let mut chars = after.chars();
+        out.extend(chars.next().and_then(replaced));
+        rest = chars.as_str();
+    }
+    out.push_str(rest);
+    out
 }
 
 /// Whether the language of an `xml:lang` value is `wanted` or a part of it.

@@ -8,6 +8,7 @@ use super::free;
 use super::program::{Atom, Env, Func, FuncId, Kind, Program, Use, Way};
 use super::values::Op;
 use crate::plan::anchors::{ValueTest, constant};
+use crate::plan::shared::AllShared;
 use crate::xpath::ir::{BoolExpr, Cmp, NodeSet, NumExpr, StrExpr};
 use crate::xpath::parts::Part;
 
@@ -21,9 +22,26 @@ pub struct Compiler<'a> {
     bits: u32,
     /// Whether what is compiled is part of a predicate.
     is_inside: bool,
+    /// What comparisons of sets can have in common.
+    shared: AllShared<'a>,
 }
 
 impl<'a> Compiler<'a> {
+    pub fn new(shared: AllShared<'a>) -> Self {
+        Compiler { shared, ..Compiler::default() }
+    }
+
+    /// The first nodes of what is compared.
+    pub fn firsts(&mut self, expr: &'a BoolExpr) -> Option<Env> {
+        match expr {
+            BoolExpr::Sets(_, a, b) => {
+                Some(self.used(a, Use::First, None)? | self.used(b, Use::First, None)?)
+            }
+            BoolExpr::SetText(_, set, b) => Some(self.used(set, Use::First, None)? | self.str(b)?),
+            _ => None,
+        }
+    }
+
     pub fn bool(&mut self, expr: &'a BoolExpr) -> Option<Env> {
         if self.is_inside && !matches!(expr, BoolExpr::Const(_)) && free::is_free(Part::Bool(expr))
         {
@@ -53,7 +71,7 @@ impl<'a> Compiler<'a> {
             }
             BoolExpr::SetNumber(cmp, set, b) => match constant(b) {
                 Some(number) => self.used(set, Use::Test, Some(ValueTest::Number(*cmp, number))),
-                None => Some(self.used(set, Use::Values, None)? | self.num(b)?),
+                None => Some(self.used(set, against_number(*cmp), None)? | self.num(b)?),
             },
             BoolExpr::SetText(unequal, set, StrExpr::Const(text)) => {
                 let test =
@@ -61,6 +79,14 @@ impl<'a> Compiler<'a> {
                 self.used(set, Use::Test, Some(test))
             }
             BoolExpr::SetText(_, set, b) => Some(self.used(set, Use::Values, None)? | self.str(b)?),
+            BoolExpr::Sets(Cmp::Eq, a, b) if self.shared.get(expr).is_some() => {
+                self.program.shared.extend(self.shared.get(expr));
+                let leaf = Use::Shared(self.program.shared.len() as u32 - 1);
+                Some(
+                    self.used_by(a, Use::Values, leaf, None)?
+                        | self.used_by(b, Use::Values, leaf, None)?,
+                )
+            }
             BoolExpr::Sets(cmp, a, b) => {
                 let (of_a, of_b) = compared(*cmp);
                 Some(self.used(a, of_a, None)? | self.used(b, of_b, None)?)
@@ -129,7 +155,18 @@ impl<'a> Compiler<'a> {
     }
 
     fn used(&mut self, set: &'a NodeSet, used: Use, test: Option<ValueTest<'a>>) -> Option<Env> {
-        let leaf = self.func(used.op(), Kind::Leaf(used, test), 0);
+        self.used_by(set, used, used, test)
+    }
+
+    /// As `used`, with another function of each node.
+    fn used_by(
+        &mut self,
+        set: &'a NodeSet,
+        used: Use,
+        leaf: Use,
+        test: Option<ValueTest<'a>>,
+    ) -> Option<Env> {
+        let leaf = self.func(leaf.op(), Kind::Leaf(leaf, test), 0);
         let func = self.set(set, leaf)?;
         self.program.enter(set, used, func);
         Some(self.program.func(func).mask)
@@ -236,4 +273,9 @@ pub fn compared(cmp: Cmp) -> (Use, Use) {
         Cmp::Lt | Cmp::Le => (Use::Min, Use::Max),
         Cmp::Gt | Cmp::Ge => (Use::Max, Use::Min),
     }
+}
+
+/// What decides whether any node of a set compares so with a number.
+pub fn against_number(cmp: Cmp) -> Use {
+    if cmp.is_equality() { Use::Values } else { compared(cmp).0 }
 }

@@ -8,8 +8,10 @@
 mod beginnings;
 mod compile;
 mod free;
+mod lists;
 mod members;
 mod memo;
+mod numbered;
 mod ops;
 mod paths;
 mod positions;
@@ -21,6 +23,8 @@ mod walks;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+
+use hashbrown::HashMap;
 
 use crate::error::BudgetExceeded;
 use crate::eval::{Context, Evaluated, Evaluator};
@@ -44,7 +48,7 @@ const MAX_NESTING: u32 = 1_000;
 const ONE: Value = 2;
 
 /// A node where it stands, as far as functions can tell.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Place {
     item: Item,
     env: Env,
@@ -56,6 +60,8 @@ pub struct Dag<'a, 't> {
     program: Program<'a>,
     memo: RefCell<Memo>,
     values: RefCell<Values<'a>>,
+    /// What predicates with positions leave of lists.
+    numbered: RefCell<HashMap<(usize, Value), Value>>,
     texts: &'t Texts<'a>,
     /// The elements that have what a function needs in their subtree, where that are few.
     reached: Vec<Option<Rc<Reached>>>,
@@ -81,6 +87,16 @@ pub fn nums<'a>(texts: &Texts<'a>, expr: &'a NumExpr, documents: &[ElementId]) -
     column(texts, documents, |compiler| compiler.num(expr), ask)
 }
 
+/// Whether the first node of a set is unequal to what all of the set are compared with.
+pub fn unequal_firsts<'a>(
+    texts: &Texts<'a>,
+    expr: &'a BoolExpr,
+    documents: &[ElementId],
+) -> Column<bool> {
+    let ask = |dag: &Dag<'a, '_>, at| dag.are_firsts_unequal(expr, at);
+    column(texts, documents, |compiler| compiler.firsts(expr), ask)
+}
+
 /// Whether a boolean is answered here.
 pub fn answers_bool(expr: &BoolExpr) -> bool {
     Compiler::default().bool(expr).is_some()
@@ -97,7 +113,7 @@ fn column<'a, 't, T>(
     compile: impl FnOnce(&mut Compiler<'a>) -> Option<Env>,
     ask: impl Fn(&Dag<'a, 't>, Context<Place>) -> Evaluated<T>,
 ) -> Column<T> {
-    let mut compiler = Compiler::default();
+    let mut compiler = Compiler::new(texts.shared.clone());
     let Some(mask) = compile(&mut compiler) else { return Ok(None) };
     let dag = Dag::new(texts, compiler.program, documents.len())?;
     let mut results = Vec::with_capacity(documents.len());
@@ -122,6 +138,7 @@ impl<'a, 't> Dag<'a, 't> {
             program,
             memo: RefCell::new(memo),
             values: RefCell::default(),
+            numbered: RefCell::default(),
             texts,
             reached,
             depth: Cell::new(0),
@@ -237,6 +254,8 @@ impl<'a, 't> Dag<'a, 't> {
             Kind::Attributes(of) => self.attributes(func, of, at),
             Kind::Listed(step, then) => self.listed(func, step, then, at),
             Kind::Selected(..) => self.selected(func, at),
+            Kind::Entry(number) => self.entry(func, number, at),
+            Kind::Numbered(number) => self.numbered(func, number, at),
             _ => Ok(0),
         }
     }

@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 
-use super::compile::{compared, first_test};
+use super::compile::{against_number, compared, first_test};
 use super::program::Use;
 use super::values::{INEXACT, Stored, Value};
 use super::{Dag, Place};
+use crate::beginnings::{self, Beginnings, COMPARED};
 use crate::budget::Budget;
 use crate::eval::{Context, Evaluated, Evaluator, name_text};
 use crate::image::{DOCUMENT, ElementId};
@@ -50,6 +51,12 @@ impl<'a> Dag<'a, '_> {
                 values.borrow_mut().only(used.op(), name)
             }
             (Use::First, _) => 1 + values.borrow_mut().node_code(item),
+            (Use::Shared(comparison), _) => {
+                match self.program.shared[comparison as usize].value(self.texts, item)? {
+                    Some(value) => values.borrow_mut().only(used.op(), value),
+                    None => 0,
+                }
+            }
             _ => match self.texts.fingerprint(item)? {
                 Some(fingerprint) => {
                     let code = self.long_code(fingerprint, item)?;
@@ -227,6 +234,9 @@ impl<'a> Evaluator<'a> for Dag<'a, '_> {
         if let Some(set) = tested {
             return Ok(Some(self.used(set, Use::Test, at)? != 0));
         }
+        if let BoolExpr::SetNumber(cmp, set, b) = expr {
+            return self.against_number(*cmp, set, b, at);
+        }
         let Some((set, test)) = first_test(expr) else { return self.compared_with(expr, at) };
         let holds = match self.used(set, Use::FirstTest, at)? {
             0 => test.holds(""),
@@ -241,6 +251,51 @@ impl<'a> Evaluator<'a> for Dag<'a, '_> {
 }
 
 impl<'a> Dag<'a, '_> {
+    /// Whether any node of a set compares so with a number, where its least and greatest tell.
+    fn against_number(
+        &self,
+        cmp: Cmp,
+        set: &'a NodeSet,
+        b: &'a NumExpr,
+        at: Context<Place>,
+    ) -> Evaluated<Option<bool>> {
+        let b = self.num(b, at)?;
+        if cmp.is_equality() {
+            // What is no number is equal to nothing, and unequal to everything.
+            let is_none = || Ok(cmp == Cmp::Ne && self.used(set, Use::Values, at)? != 0);
+            return b.is_nan().then(is_none).transpose();
+        }
+        if b.is_nan() {
+            return Ok(Some(false));
+        }
+        Ok(Some(match self.used(set, against_number(cmp), at)? {
+            0 => false,
+            extreme => cmp.numbers(self.number(extreme - 1), b),
+        }))
+    }
+
+    /// Whether the first node of a set is unequal to what the set is compared with, or to the first of that,
+    /// as far as their beginnings tell.
+    pub(super) fn are_firsts_unequal(
+        &self,
+        expr: &'a BoolExpr,
+        at: Context<Place>,
+    ) -> Evaluated<bool> {
+        let first = |set| self.used(set, Use::First, at);
+        let (set, b) = match expr {
+            BoolExpr::Sets(_, set, b) => match first(b)?.checked_sub(1) {
+                Some(b) => (set, self.string_beginning(b, COMPARED)?),
+                None => return Ok(false),
+            },
+            BoolExpr::SetText(_, set, b) => (set, self.beginning(b, at, COMPARED)?),
+            _ => return Ok(false),
+        };
+        let Some(a) = first(set)?.checked_sub(1) else { return Ok(false) };
+        let a = self.string_beginning(a, COMPARED)?;
+        self.local.budget.read(&a.0)?;
+        Ok(beginnings::are_same(&a, &b) == Some(false))
+    }
+
     /// At least so many bytes of a string that a function found, or all of it.
     pub(super) fn string_beginning(
         &self,

@@ -1,9 +1,10 @@
 //! Sets to functions of a node: a path is followed from where it starts.
 
 use super::compile::Compiler;
+use super::numbered::Numbering;
 use super::program::{Env, Func, FuncId, Kind, Way};
 use super::values::Op;
-use crate::xpath::ir::{Axis, NodeSet, Start, Step, Test};
+use crate::xpath::ir::{Axis, BoolExpr, NodeSet, Start, Step, Test};
 
 /// The nodes that the steps so far may lead to, from one node.
 #[derive(Clone, Copy, PartialEq)]
@@ -46,7 +47,12 @@ impl<'a> Compiler<'a> {
             }
             NodeSet::Union(..) => self.members(set, then),
             NodeSet::Filter(inner, predicate) if predicate.is_positional() => {
-                self.selected(inner, predicate, then)
+                match Numbering::is_short(predicate) {
+                    true => self.numbered_set(inner, predicate, then),
+                    false => None,
+                }
+                .or_else(|| self.selected(inner, predicate, then))
+                .or_else(|| self.numbered_set(inner, predicate, then))
             }
             NodeSet::Filter(inner, predicate) => {
                 let mask = self.predicate(predicate)? | self.program.func(then).mask;
@@ -75,12 +81,53 @@ impl<'a> Compiler<'a> {
                 Axis::FollowingSibling | Axis::PrecedingSibling => {
                     self.atom(op, Way::Sibling(step), then, mask)
                 }
-                _ => None,
+                _ => self.numbered(step, then),
             };
         }
         let pass = self.pass(step, then)?;
-        let pass_mask = self.program.func(pass).mask;
-        match step.axis {
+        self.along(step.axis, pass)
+    }
+
+    /// A step with positions along an axis on which they are not counted among siblings.
+    fn numbered(&mut self, step: &'a Step, then: FuncId) -> Option<FuncId> {
+        let mask = self.predicates(step)?;
+        let reverse = step.axis.is_reverse();
+        let numbering = Numbering::new(Some(step), &step.predicates, reverse, then)?;
+        self.listed_by(numbering, mask, |compiler, entry| compiler.along(step.axis, entry))
+    }
+
+    /// A set of the context node with a position.
+    fn numbered_set(
+        &mut self,
+        inner: &'a NodeSet,
+        predicate: &'a BoolExpr,
+        then: FuncId,
+    ) -> Option<FuncId> {
+        let mask = self.predicate(predicate)?;
+        let numbering = Numbering::new(None, std::slice::from_ref(predicate), false, then)?;
+        self.listed_by(numbering, mask, |compiler, entry| compiler.set(inner, entry))
+    }
+
+    fn listed_by(
+        &mut self,
+        numbering: Numbering<'a>,
+        mask: Env,
+        list: impl FnOnce(&mut Self, FuncId) -> Option<FuncId>,
+    ) -> Option<FuncId> {
+        let Func { op, mask: then_mask, .. } = *self.program.func(numbering.then);
+        let number = self.program.numberings.len();
+        self.program.numberings.push(numbering);
+        let entry = self.func(numbering.op(), Kind::Entry(number), mask | then_mask);
+        let list = list(self, entry)?;
+        self.program.numberings[number].list = list;
+        let mask = self.program.func(list).mask;
+        Some(self.func(op, Kind::Numbered(number), mask))
+    }
+
+    /// What a function gives for all nodes of an axis.
+    fn along(&mut self, axis: Axis, pass: FuncId) -> Option<FuncId> {
+        let Func { op, mask: pass_mask, .. } = *self.program.func(pass);
+        match axis {
             Axis::SelfNode => Some(pass),
             Axis::Child => Some(self.downward(op, Kind::Children(pass), pass_mask)),
             Axis::Attribute => Some(self.downward(op, Kind::Attributes(pass), pass_mask)),
@@ -101,7 +148,7 @@ impl<'a> Compiler<'a> {
             Axis::Following | Axis::Preceding => {
                 let all = self.subtree(op, pass);
                 let mask = self.program.func(all).mask;
-                if step.axis == Axis::Following {
+                if axis == Axis::Following {
                     return self.atom(op, Way::Following, all, mask);
                 }
                 self.program.precedes = true;

@@ -1,11 +1,13 @@
 //! Functions of the nodes that predicates with positions leave.
 
+use super::numbered::asks_for_size;
 use super::program::{Chosen, Func, FuncId, Kind};
 use super::values::{Op, Value};
 use super::{Dag, Place};
 use crate::eval::{Context, Evaluated, Evaluator};
 use crate::plan::local::Item;
-use crate::xpath::ir::{Axis, BoolExpr, Cmp, NumExpr, Step};
+use crate::xpath::ir::{self, Axis, BoolExpr, Cmp, NumExpr, Step};
+use crate::xpath::parts::Part;
 
 impl<'a> Dag<'a, '_> {
     pub(super) fn listed(
@@ -64,19 +66,19 @@ impl<'a> Dag<'a, '_> {
     pub(super) fn selected(&self, func: &Func<'a>, at: Place) -> Evaluated<Value> {
         let Kind::Selected(chosen, predicate, then) = func.kind else { return Ok(0) };
         let mut places = Vec::new();
-        let mut wanted = match position(predicate) {
-            None => 0..usize::MAX,
-            Some(position) => {
-                let size = self.amount(&chosen, at)?;
-                let index = position.unwrap_or(size).wrapping_sub(1);
-                if index >= size {
+        let (mut wanted, is_one) = match (position(predicate), reach(predicate)) {
+            (Some(Some(position)), _) => (position - 1..position, true),
+            (_, Reach::Last(before)) => {
+                let Some(index) = self.amount(&chosen, at)?.checked_sub(before) else {
                     return Ok(0);
-                }
-                index..index + 1
+                };
+                (index..index + 1, true)
             }
+            (_, Reach::First(most)) => (0..most, false),
+            (_, Reach::All) => (0..usize::MAX, false),
         };
         self.collect(func, &chosen, at, &mut wanted, &mut places)?;
-        if position(predicate).is_none() {
+        if !is_one {
             self.keep(std::slice::from_ref(predicate), &mut places)?;
         }
         self.joined(func.op, then, places)
@@ -147,5 +149,52 @@ pub(super) fn position(predicate: &BoolExpr) -> Option<Option<usize>> {
         }
         BoolExpr::Numbers(Cmp::Eq, NumExpr::Position, NumExpr::Last) => Some(None),
         _ => None,
+    }
+}
+
+/// Which nodes a predicate can leave, by their places in its context.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
+    All,
+    /// Some of the first.
+    First(usize),
+    /// The one before so many of the last, less one.
+    Last(usize),
+}
+
+pub(super) fn reach(predicate: &BoolExpr) -> Reach {
+    use NumExpr::{Arith, Const, Last, Position};
+    match predicate {
+        BoolExpr::Numbers(Cmp::Eq, Position, Last) | BoolExpr::Numbers(Cmp::Eq, Last, Position) => {
+            Reach::Last(1)
+        }
+        BoolExpr::Numbers(Cmp::Eq, Position, Arith(ir::Arith::Sub, last, before)) => {
+            match (&**last, &**before) {
+                (Last, &Const(before)) if before.fract() == 0.0 && (0.0..1e6).contains(&before) => {
+                    Reach::Last(before as usize + 1)
+                }
+                _ => Reach::All,
+            }
+        }
+        BoolExpr::Numbers(cmp, Position, Const(limit)) => first(*cmp, *limit),
+        BoolExpr::Numbers(cmp, Const(limit), Position) => first(cmp.flipped(), *limit),
+        BoolExpr::And(a, b) if !asks_for_size(Part::Bool(predicate)) => {
+            match (reach(a), reach(b)) {
+                (Reach::First(a), Reach::First(b)) => Reach::First(a.min(b)),
+                (Reach::First(most), _) | (_, Reach::First(most)) => Reach::First(most),
+                _ => Reach::All,
+            }
+        }
+        _ => Reach::All,
+    }
+}
+
+/// The first positions that compare so with a number, as many as there are at least.
+fn first(cmp: Cmp, limit: f64) -> Reach {
+    match cmp {
+        Cmp::Eq | Cmp::Lt | Cmp::Le if (0.0..1e6).contains(&limit) => {
+            Reach::First((limit as usize).max(1))
+        }
+        _ => Reach::All,
     }
 }

@@ -1,9 +1,13 @@
 //! What an expression is compiled to: functions of a node, and what of its surroundings they see.
 
+use std::rc::Rc;
+
 use hashbrown::HashMap;
 
+use super::numbered::Numbering;
 use super::values::Op;
 use crate::plan::anchors::ValueTest;
+use crate::plan::shared::Shared;
 use crate::xpath::ir::{BoolExpr, NameKind, NodeSet, Step};
 
 /// The number of a [`Func`].
@@ -24,6 +28,8 @@ pub enum Use {
     Number,
     Name(NameKind),
     Values,
+    /// The values that both sides of a comparison can have, by its number.
+    Shared(u32),
     Single,
     Min,
     Max,
@@ -39,7 +45,7 @@ impl Use {
             Use::Exists | Use::Test => Op::Any,
             Use::Count | Use::Sum => Op::Add,
             Use::First | Use::Length | Use::Number | Use::Name(_) | Use::FirstTest => Op::First,
-            Use::Values => Op::Set,
+            Use::Values | Use::Shared(_) => Op::Set,
             Use::Single => Op::Single,
             Use::Min => Op::Min,
             Use::Max => Op::Max,
@@ -91,6 +97,10 @@ pub enum Kind<'a> {
     Up(usize),
     /// A function of the members of a set that a predicate with positions leaves.
     Selected(Chosen, &'a BoolExpr, FuncId),
+    /// The list of one node, by the number of its [`Numbering`].
+    Entry(usize),
+    /// A function of the nodes that predicates leave of a list.
+    Numbered(usize),
 }
 
 /// A function of a node and its surroundings.
@@ -158,8 +168,11 @@ impl Atom<'_> {
 pub struct Program<'a> {
     pub funcs: Vec<Func<'a>>,
     pub atoms: Vec<Atom<'a>>,
+    pub numberings: Vec<Numbering<'a>>,
     entries: HashMap<(usize, Use), FuncId>,
     conditions: HashMap<usize, FuncId>,
+    /// What comparisons of sets can have in common.
+    pub shared: Vec<Rc<Shared<'a>>>,
     pub language: Option<usize>,
     /// Whether it looks at what precedes: libxml2 leaves out a first child of the document.
     pub precedes: bool,

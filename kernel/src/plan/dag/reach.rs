@@ -18,6 +18,12 @@ impl<'a> Program<'a> {
                 let is_inner = matches!(step.test, Test::Any | Test::AnyIn(_) | Test::Name(_));
                 !is_inner && of(then)
             }
+            Kind::Entry(number) => {
+                let step = self.numberings[number].step;
+                step.is_none_or(|step| {
+                    !matches!(step.test, Test::Any | Test::AnyIn(_) | Test::Name(_))
+                })
+            }
             Kind::Holds(_, then) | Kind::Inner(then) => of(then),
             Kind::Where(test, then) => of(test) && of(then),
             Kind::Both(a, b) => of(a) || of(b),
@@ -46,6 +52,10 @@ impl<'a> Program<'a> {
                     Some(vec![name])
                 }
                 _ => self.needed(then),
+            },
+            Kind::Entry(number) => match self.numberings[number].step?.test {
+                Test::Name(name) | Test::AnyIn(name) => Some(vec![name]),
+                _ => None,
             },
             Kind::Holds(_, then)
             | Kind::Inner(then)

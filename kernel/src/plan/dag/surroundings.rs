@@ -137,7 +137,7 @@ impl<'a> Dag<'a, '_> {
             Way::Following | Way::FollowingSibling => {
                 let mut so_far = outer;
                 for index in (0..children.len()).rev() {
-                    let own = match atom.op.is_final(so_far) && atom.op != super::Op::First {
+                    let own = match atom.op.is_final(so_far) && !atom.op.is_ordered() {
                         true => 0,
                         false => self.ask(atom.of, place(index, envs[index]))?,
                     };

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use hashbrown::HashMap;
 
+use super::lists::{Lists, is_full};
 use crate::plan::local::Item;
 use crate::plan::texts::Fingerprint;
 use crate::xpath::number;
@@ -29,12 +30,23 @@ pub enum Op {
     Min,
     /// The greatest.
     Max,
+    /// All nodes: the code of a list.
+    List,
+    /// The first of them, at most so many.
+    Front(u8),
+    /// The last of them.
+    Back(u8),
 }
 
 impl Op {
     /// Whether a node that is met twice, or too early, makes no difference.
     pub fn is_idempotent(self) -> bool {
-        !matches!(self, Op::Add | Op::First)
+        !self.is_ordered() && self != Op::Add
+    }
+
+    /// Whether the order of the nodes matters.
+    pub fn is_ordered(self) -> bool {
+        matches!(self, Op::First | Op::List | Op::Front(_) | Op::Back(_))
     }
 
     /// Whether nothing that follows can change a result.
@@ -43,6 +55,7 @@ impl Op {
         match self {
             Op::Any | Op::First => value != 0,
             Op::Single => value == 1,
+            Op::Front(_) => is_full(value),
             _ => false,
         }
     }
@@ -77,6 +90,7 @@ pub struct Values<'a> {
     sets: Vec<Rc<[Value]>>,
     set_codes: HashMap<Rc<[Value]>, Value>,
     unions: HashMap<(Value, Value), Value>,
+    pub lists: Lists,
 }
 
 impl Default for Values<'_> {
@@ -92,6 +106,7 @@ impl Default for Values<'_> {
             sets: Vec::new(),
             set_codes: HashMap::new(),
             unions: HashMap::new(),
+            lists: Lists::default(),
         }
     }
 }
@@ -171,6 +186,8 @@ impl<'a> Values<'a> {
                 self.only_code(op, code)
             }
             Op::Add | Op::Min | Op::Max => self.only_number(op, number::parse(&text)),
+            // A list has nodes.
+            Op::List | Op::Front(_) | Op::Back(_) => 0,
         }
     }
 
@@ -248,6 +265,7 @@ impl<'a> Values<'a> {
                 if (x <= y) == (op == Op::Min) { a } else { b }
             }
             Op::Set => self.union(a, b),
+            Op::List | Op::Front(_) | Op::Back(_) => self.lists.join(op, a, b),
         }
     }
 

@@ -78,7 +78,10 @@ impl Simplifier<'_> {
             }
             BoolExpr::Texts(unequal, a, b) => {
                 let (a, b) = (self.str(a, here)?, self.str(b, here)?);
-                self.folded(BoolExpr::Texts(*unequal, a, b))?
+                match has_more(&a, &b) || has_more(&b, &a) {
+                    true => BoolExpr::Const(*unequal),
+                    false => self.folded(BoolExpr::Texts(*unequal, a, b))?,
+                }
             }
             BoolExpr::Contains(a, b) => match (self.str(a, here)?, self.str(b, here)?) {
                 (_, StrExpr::Const(part)) if part.is_empty() => BoolExpr::Const(true),
@@ -141,12 +144,8 @@ impl Simplifier<'_> {
             return Ok(BoolExpr::Const(cmp == Cmp::Ne));
         }
         let decided = match (&a, &b) {
-            (NumExpr::Count(_) | NumExpr::Length(_), NumExpr::Const(limit)) => {
-                against_amount(cmp, *limit)
-            }
-            (NumExpr::Const(limit), NumExpr::Count(_) | NumExpr::Length(_)) => {
-                against_amount(cmp.flipped(), *limit)
-            }
+            (a, NumExpr::Const(limit)) => against_amount(least(a), cmp, *limit),
+            (NumExpr::Const(limit), b) => against_amount(least(b), cmp.flipped(), *limit),
             _ => None,
         };
         match decided {
@@ -189,7 +188,7 @@ impl Simplifier<'_> {
         let simple = match expr {
             StrExpr::Const(_) => return Ok(expr.clone()),
             StrExpr::First(set) => match self.set(set, here)? {
-                Some((set, _)) => StrExpr::First(set),
+                Some((set, _)) => StrExpr::First(sets::first_of(set)),
                 None => nothing(),
             },
             StrExpr::Name(kind, set) => match self.set(set, here)? {
@@ -234,16 +233,36 @@ impl Simplifier<'_> {
     }
 }
 
-/// How a number that is a whole one, and none below zero, compares with another, if that decides.
-fn against_amount(cmp: Cmp, limit: f64) -> Option<bool> {
-    let is_never = limit < 0.0 || limit.fract() != 0.0;
+/// The least that a number can be which is always a whole one.
+fn least(expr: &NumExpr) -> Option<f64> {
+    match expr {
+        NumExpr::Count(_) | NumExpr::Length(_) => Some(0.0),
+        NumExpr::Position | NumExpr::Last => Some(1.0),
+        _ => None,
+    }
+}
+
+/// How a whole number that is not below the least compares with a limit, if that decides.
+fn against_amount(least: Option<f64>, cmp: Cmp, limit: f64) -> Option<bool> {
+    let least = least?;
+    let is_never = limit < least || limit.fract() != 0.0;
     match cmp {
         Cmp::Eq if is_never => Some(false),
         Cmp::Ne if is_never => Some(true),
-        Cmp::Lt if limit <= 0.0 => Some(false),
-        Cmp::Le if limit < 0.0 => Some(false),
-        Cmp::Gt if limit < 0.0 => Some(true),
-        Cmp::Ge if limit <= 0.0 => Some(true),
+        Cmp::Lt if limit <= least => Some(false),
+        Cmp::Le if limit < least => Some(false),
+        Cmp::Gt if limit < least => Some(true),
+        Cmp::Ge if limit <= least => Some(true),
         _ => None,
+    }
+}
+
+/// Whether a string has a part that another has not, so that they differ.
+fn has_more(string: &StrExpr, other: &StrExpr) -> bool {
+    match (string, other) {
+        (StrExpr::Concat(parts), StrExpr::Const(text)) => parts.iter().any(|part| {
+            matches!(part, StrExpr::Const(part) if !crate::xpath::text::contains(text, part))
+        }),
+        _ => false,
     }
 }

@@ -23,9 +23,12 @@ impl Simplifier<'_> {
                     }
                 };
                 let mut simple = Vec::with_capacity(steps.len());
+                let document = self.outline.only(DOCUMENT as usize);
+                let mut is_from_document = false;
                 for step in steps {
                     let Some((step, after)) = self.step(step, &classes)? else { return Ok(None) };
-                    simple.push(step);
+                    back_and_forth(&mut simple, step, is_from_document);
+                    is_from_document = classes == document;
                     classes = after;
                 }
                 Some((NodeSet::Path(start, simple), classes))
@@ -156,12 +159,17 @@ impl Simplifier<'_> {
 
     /// Whether a path leads somewhere from whatever the context may be.
     pub(super) fn is_certain(&self, set: &NodeSet, here: &Here) -> bool {
-        let NodeSet::Path(start, steps) = set else { return false };
+        let (start, steps) = match set {
+            NodeSet::Path(start, steps) => (start, steps),
+            NodeSet::Union(a, b) => return self.is_certain(a, here) || self.is_certain(b, here),
+            NodeSet::Filter(..) => return false,
+        };
         let is_self = |step: &Step| {
             step.axis == Axis::SelfNode && step.test == Test::Node && step.predicates.is_empty()
         };
         match (start, steps.as_slice()) {
             (Start::Root | Start::Context, steps) if steps.iter().all(is_self) => true,
+            (Start::Root, [step]) => begins_with_document(step),
             (Start::Context, [step]) => {
                 let is_document = here.classes.contains(DOCUMENT as usize);
                 *step == Step::all(Axis::Parent) && !is_document
@@ -197,5 +205,62 @@ impl Simplifier<'_> {
             // Targets are not told apart: this is the name of none.
             Class::Instruction => String::from("?"),
         }
+    }
+}
+
+/// Whether the first node that a step leads to from the document is the document, which has a root.
+fn begins_with_document(step: &Step) -> bool {
+    let has_root = |predicate: &BoolExpr| match predicate {
+        BoolExpr::Exists(NodeSet::Path(Start::Context, steps)) => {
+            *steps == [Step::all(Axis::Child)]
+        }
+        _ => false,
+    };
+    step.axis == Axis::DescendantOrSelf
+        && step.test == Test::Node
+        && step.predicates.iter().all(has_root)
+}
+
+/// The set of the first node of a set, where that is known.
+pub(super) fn first_of(set: NodeSet) -> NodeSet {
+    match &set {
+        NodeSet::Path(Start::Root, steps) if matches!(steps.as_slice(), [step] if begins_with_document(step)) => {
+            NodeSet::Path(Start::Root, Vec::new())
+        }
+        _ => set,
+    }
+}
+
+/// Adds a step to others. What leads down and up again asks whether there is something below:
+/// `x/y/..` is `x[y]`. `is_from_document` says whether the last of the others starts there.
+fn back_and_forth(steps: &mut Vec<Step>, step: Step, is_from_document: bool) {
+    let is_up = step.axis == Axis::Parent && !step.positional;
+    let Some(down) = steps.pop_if(|last| {
+        is_up
+            && !last.positional
+            && match last.axis {
+                Axis::Child | Axis::Attribute | Axis::Descendant => true,
+                _ => last.is_slashes() && is_from_document,
+            }
+    }) else {
+        return steps.push(step);
+    };
+    let (axis, below) = match down.axis {
+        Axis::Child | Axis::Attribute => (Axis::SelfNode, down),
+        Axis::Descendant => {
+            (Axis::DescendantOrSelf, Step::new(Axis::Child, down.test, down.predicates))
+        }
+        _ => (Axis::DescendantOrSelf, Step::all(Axis::Child)),
+    };
+    let mut predicates = vec![BoolExpr::Exists(NodeSet::Path(Start::Context, vec![below]))];
+    predicates.extend(step.predicates);
+    match steps.last_mut() {
+        Some(last) if axis == Axis::SelfNode && last.is_slashes() => {
+            *last = Step::new(Axis::DescendantOrSelf, step.test, predicates);
+        }
+        Some(last) if axis == Axis::SelfNode && step.test == Test::Node => {
+            last.predicates.extend(predicates);
+        }
+        _ => steps.push(Step::new(axis, step.test, predicates)),
     }
 }
