@@ -218,3 +218,17 @@ def test_who_may_not_read_may_not_watch(stack: Stack) -> None:
     for path in ("changes", "events"):
         assert call(stack, "GET", f"/api/v1/{path}")[0].status == 401
         assert call(stack, "GET", f"/api/v1/{path}", Authorization=uploader)[0].status == 403
+
+
+def test_a_node_that_moved_is_where_it_is_and_not_gone_as_well(cluster: Any) -> None:
+    clusters.create("south")
+    put("a1", "a2", cluster="north")
+    cursor = feed.decode("")
+    put("a1", cluster="south")
+    ingest.delete("a2")
+    put("a2", cluster="north")
+    nodes = [each.body for each in feed.read(cursor, 100).changes if each.kind == "node"]
+    assert sorted((node["system_id"], node["cluster"], node["deleted"]) for node in nodes) == [
+        ("a1", "south", False),
+        ("a2", "north", False),
+    ]
