@@ -32,8 +32,10 @@ FIRST = "//node[@class='network']"
 PUBLISHED = "//node[@class='network']/product[contains(., 'ConnectX-4')]"
 TYPED = """//node[@class='network']/product[contains(., 'ConnectX-4') or contains(., 'ConnectX-5')]
   and count(//node[@class='processor' and not(@disabled='true')]) >= 2"""
-# What TAG has said before, and how many minutes ago that was published.
+# What TAG has said, each with how many minutes what stood before had stood then; LAST is for how
+# long the last has stood.
 BEFORE = (("//node[@class='network']/vendor[starts-with(., 'Mellanox')]", 190), (PUBLISHED, 45))
+LAST = 25
 PINNED = 3
 PIN = "names => localStorage.setItem(`tagmill pinned nodes of bench`, JSON.stringify(names))"
 # Samples of an hour, the seconds between two, and those taken during a rebuild.
@@ -72,6 +74,7 @@ def prepare(running: Running) -> None:
         _age(minutes)
         running.api.call("PATCH", f"tags/{TAG}", {"definition": definition})
         running.settle()
+    _age(LAST)
     tags.create("decommissioned", comment="waits for its removal", by=by)
     names = Node.objects.order_by("-id").values_list("system_id", flat=True)[:12]
     assignments.assign("decommissioned", list(names), [])

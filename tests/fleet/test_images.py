@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import pytest
 from django.core.files.storage import storages
+from django.db.models.functions import Now
 
 from tagmill import config, image_store
 from tagmill.errors import (
@@ -128,6 +129,21 @@ def test_a_partition_has_few_schemas(store: Any) -> None:
     kept = set(SharedImage.objects.values_list("schema", flat=True))
     assert kept == {f"s{number}" for number in range(2, images.MAX_SCHEMAS + 2)}
     assert len(files(store)) == images.MAX_SCHEMAS
+
+
+@only_directory
+def test_what_another_kind_of_worker_made_goes_when_there_has_been_a_newer_one(store: Any) -> None:
+    north("a")
+    assert share(b"old kind", schema="1_kernel_x") and share(b"new kind", schema="2_kernel_x")
+    days = timedelta(days=config.load().image_days + 1)
+    assert images.sweep() == 0
+    SharedImage.objects.filter(schema="1_kernel_x").update(stored_at=Now() - days)
+    assert images.sweep() == 1
+    assert newest("2_kernel_x") == b"new kind"
+    # The only one stays, however old it is.
+    SharedImage.objects.update(stored_at=Now() - days)
+    assert images.sweep() == 0
+    assert len(files(store)) == 1
 
 
 def test_a_store_that_was_emptied_misses_and_fills_again(store: Any) -> None:

@@ -59,6 +59,9 @@ SETTLE_SECONDS = ("0", "0.000001", "5")
 
 
 class Fleet(RuleBasedStateMachine):
+    moved = 0
+    """Nodes that compaction has moved, in all walks."""
+
     def __init__(self) -> None:
         super().__init__()
         self.settle_for(SETTLE_SECONDS[-1])
@@ -381,13 +384,20 @@ class Fleet(RuleBasedStateMachine):
         maintenance.sweep()
         maintenance.collect_expressions()
 
-    @rule()
-    def compact(self) -> None:
-        """What is not leased is evaluated; then nodes of sparse partitions move, and those that are
-        empty go."""
+    @rule(cluster=st.sampled_from(CLUSTERS))
+    def compact(self, cluster: str) -> None:
+        """Others come and go, and leave partitions that are full. What is not leased is evaluated;
+        then nodes of sparse partitions move, and those that are empty go."""
+        lshw = str(DOCUMENTS["gpu"]).encode()
+        spare = [f"spare{number}" for number in range(SLOTS - 2)]
+        ingest.store([Upload(name, cluster, probes={"lshw": lshw}) for name in spare])
+        self.remember()
+        ingest.delete_all(spare)
+        self.remember()
+        self.let_leases_expire()
         self.evaluate_all()
         before = self.places()
-        compaction.run()
+        Fleet.moved += compaction.run()
         self.remember(before)
         left = set(Partition.objects.values_list("id", flat=True))
         self.fetches = [fetch for fetch in self.fetches if fetch.lease.partition in left]
@@ -661,3 +671,4 @@ def test_tags_stay_true_whatever_happens(db: None, small_partitions: None) -> No
             phases=(Phase.generate,),
         ),
     )
+    assert Fleet.moved

@@ -56,7 +56,9 @@ class Redis:
 
     def contents(self) -> dict[bytes, Any]:
         """All that it has."""
-        return {key: self.client.get(key) for key in self.client.scan_iter()}
+        found = {key: self.client.get(key) for key in self.client.scan_iter()}
+        # What was evicted meanwhile is not there.
+        return {key: value for key, value in found.items() if value is not None}
 
     def restart(self, contents: dict[bytes, Any]) -> None:
         """It comes back with what it had at some time."""

@@ -59,7 +59,7 @@ export class Chart extends HTMLElement {
     /** @type {any} */
     const options = {
       ...this.size(),
-      padding: [8, 8, 0, 0],
+      padding: [0.5 * rem, 1.75 * rem, 0, 0],
       legend: { show: false },
       cursor: { show: false },
       axes: [
