@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from loadtest.bench import Bench, BenchError, Session, check_sizes, machine, percentile, settings
+from loadtest.rig import processes
 from loadtest.rig.readers import Reading, read
 from loadtest.rig.rig import Rig, Running
 from tagmill.fleet import clusters
@@ -26,6 +27,7 @@ TURNS = 5
 # Until the server's threads have connections, and its statements are prepared.
 WARM_CALLS = 8
 DOCUMENT = b"<list><node id='core'/></list>"
+SHOWN = ("p50_ms", "p95_ms", "max_ms", "cpu_ms")
 LISTS = {
     "nodes": f"nodes/?limit={LIMIT}",
     "nodes with tags": f"nodes/?limit={LIMIT}&include=tags",
@@ -42,7 +44,7 @@ LISTS = {
 
 class ListsBench(Bench):
     name = "lists"
-    help = "lists of a thousand rows: latency of each"
+    help = "lists of a thousand rows: latency and CPU of each"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--nodes", type=int, default=10_000)
@@ -70,9 +72,9 @@ class ListsBench(Bench):
         return {"bench": self.name, "machine": machine(), "lists": found, **_sizes(options)}
 
     def show(self, console: Console, result: dict[str, Any]) -> None:
-        table = Table("list", "p50 ms", "p95 ms", "max ms")
+        table = Table("list", "p50 ms", "p95 ms", "max ms", "CPU ms")
         for name, figures in result["lists"].items():
-            table.add_row(name, *(f"{figures[key]:.1f}" for key in ("p50_ms", "p95_ms", "max_ms")))
+            table.add_row(name, *(f"{figures[key]:.1f}" for key in SHOWN))
         console.print(table)
 
 
@@ -108,12 +110,29 @@ def _measured(running: Running, token: str, calls: int) -> dict[str, dict[str, f
         return read(Reading(host, int(port), path, headers, count, time.time()))
 
     seconds: dict[str, list[float]] = {name: [] for name in LISTS}
+    used: dict[str, float] = dict.fromkeys(LISTS, 0.0)
     for name in LISTS:
         ask(name, WARM_CALLS)
     for _ in range(TURNS):
         for name in LISTS:
+            before = _cpu_seconds(running)
             seconds[name] += ask(name, calls // TURNS)
-    return {name: _figures(sorted(found)) for name, found in seconds.items()}
+            used[name] += _cpu_seconds(running) - before
+    return {
+        name: {
+            **_figures(sorted(found)),
+            "cpu_ms": round(1000 * used[name] / len(found), 1),
+        }
+        for name, found in seconds.items()
+    }
+
+
+def _cpu_seconds(running: Running) -> float:
+    """What the server and PostgreSQL have used."""
+    roots = {"api": running.stack.pids()["server"]}
+    if (postmaster := processes.postmaster()) is not None:
+        roots["database"] = postmaster
+    return sum(processes.cpu_seconds(roots).values())
 
 
 def _figures(seconds: list[float]) -> dict[str, float]:
