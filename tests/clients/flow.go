@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"time"
 )
 
 const definition = "//node[@class='display']"
@@ -49,14 +48,10 @@ func main() {
 	made := must(client.TagsCreateWithResponse(ctx, nil,
 		TagsCreateJSONRequestBody{Name: "gpu", Definition: &text}))
 	check(made.StatusCode() == 201, string(made.Body))
-	for attempt := 0; ; attempt++ {
-		tag := must(client.TagsRetrieveWithResponse(ctx, "gpu"))
-		check(tag.StatusCode() == 200 && attempt < 300, string(tag.Body))
-		if tag.JSON200.State == "ready" && tag.JSON200.NodeCount == 1 {
-			break
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
+	wait := "wait=60"
+	tag := must(client.TagsRetrieveWithResponse(ctx, "gpu", &TagsRetrieveParams{Prefer: &wait}))
+	check(tag.StatusCode() == 200, string(tag.Body))
+	check(tag.JSON200.State == "ready" && tag.JSON200.NodeCount == 1, string(tag.Body))
 	nodes := must(client.TagsNodesListWithResponse(ctx, "gpu", nil))
 	check(nodes.JSON200.Results[0].SystemId == "m1", string(nodes.Body))
 	preview := must(client.PreviewsCreateWithResponse(ctx, nil,
@@ -67,14 +62,9 @@ func main() {
 	check(why.StatusCode() == 200 && why.JSON200.Verdict, string(why.Body))
 	begun := must(client.TagsRebuildWithResponse(ctx, "gpu", nil))
 	check(begun.StatusCode() == 202, string(begun.Body))
-	for attempt := 0; ; attempt++ {
-		rebuild := must(client.RebuildsRetrieveWithResponse(ctx, begun.JSON202.Uuid))
-		check(rebuild.StatusCode() == 200 && attempt < 300, string(rebuild.Body))
-		if rebuild.JSON200.State == "complete" {
-			break
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
+	rebuild := must(client.RebuildsRetrieveWithResponse(ctx, begun.JSON202.Uuid,
+		&RebuildsRetrieveParams{Prefer: &wait}))
+	check(rebuild.StatusCode() == 200 && rebuild.JSON200.State == "complete", string(rebuild.Body))
 	check(must(client.TagsDestroyWithResponse(ctx, "gpu", nil)).StatusCode() == 204, "the tag is deleted")
 	for _, name := range []string{"m0", "m1"} {
 		check(must(client.NodesDestroyWithResponse(ctx, name, nil)).StatusCode() == 204, "a node is deleted")
