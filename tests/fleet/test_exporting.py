@@ -11,7 +11,7 @@ from tagmill.errors import DatabaseUnavailable, InvalidDocument, PreconditionFai
 from tagmill.fleet import at_rest, clusters
 from tagmill.fleet.documents import MAX_PROBES
 from tagmill.fleet.models import Document, DocumentDictionary, Node
-from tagmill.flows import exports, ingest, replacing
+from tagmill.flows import exports, ingest, replacing, together
 from tagmill.flows.ingest import Upload
 from tagmill.tags.places import BEFORE_ALL, Filters
 from tests.support.fleet import BARE, GPU, put
@@ -101,24 +101,24 @@ def test_as_many_documents_as_a_node_may_have_take_the_place_of_as_many_others()
 
 def test_documents_that_come_meanwhile_are_replaced_too(monkeypatch: pytest.MonkeyPatch) -> None:
     put("a")
-    store, asked = ingest.store, []
+    store, asked = together.store, []
 
-    def overtaken(uploads: Any, create: bool | None = None) -> Any:
-        asked.append(uploads)
+    def overtaken(upload: Upload) -> Any:
+        asked.append(upload)
         if len(asked) == 1:
-            store([Upload("a", probes={"lldp": BARE})])
-        return store(uploads, create)
+            store(Upload("a", probes={"lldp": BARE}))
+        return store(upload)
 
-    monkeypatch.setattr(ingest, "store", overtaken)
+    monkeypatch.setattr(together, "store", overtaken)
     replacing.put(Upload("a", hostname="new"))
     assert (len(asked), stored("a")) == (2, ("new", "machine", {}))
 
-    def always(uploads: Any, create: bool | None = None) -> Any:
-        asked.append(uploads)
-        store([Upload("a", probes={f"p{len(asked)}": BARE})])
-        return store(uploads, create)
+    def always(upload: Upload) -> Any:
+        asked.append(upload)
+        store(Upload("a", probes={f"p{len(asked)}": BARE}))
+        return store(upload)
 
-    monkeypatch.setattr(ingest, "store", always)
+    monkeypatch.setattr(together, "store", always)
     with pytest.raises(DatabaseUnavailable):
         replacing.put(Upload("a"))
 

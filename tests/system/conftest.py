@@ -91,7 +91,8 @@ class System:
     @contextlib.contextmanager
     def held_up(self, lock: str) -> Iterator[Callable[[str], None]]:
         """Nobody gets past the lock that this statement takes before the end. Gives what waits
-        until the server is in the middle of a statement (LIKE) that has come so far."""
+        until the server is in the middle of a statement that has come so far: LIKE, of its first
+        kilobyte."""
         with psycopg.connect(self.url) as holder:
             holder.execute(lock)
             pid = holder.info.backend_pid

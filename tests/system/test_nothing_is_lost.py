@@ -44,7 +44,7 @@ def fetching(system: System) -> Iterator[None]:
     system.tag("display", DISPLAY)
     with system.held_up("LOCK TABLE document IN ACCESS EXCLUSIVE MODE") as until:
         system.stack.start_workers(1)
-        until("%FROM document %")
+        until("%One page of a partition's nodes%")
         yield
 
 
