@@ -6,8 +6,9 @@ RUN := $(VENV)/bin/python
 ARGS ?=
 # The oldest glibc that the kernel's wheel runs on; the linker that comes with zig knows its symbols.
 MANYLINUX := manylinux2014
-# Processes of `make test`, each with a database of its own: make test WORKERS=0 for one alone.
-WORKERS ?= 2
+# Processes of `make test`, each with a database of its own, one more than cores since they also wait:
+# make test WORKERS=0 for one alone.
+WORKERS ?= 3
 PARALLEL = --numprocesses=$(WORKERS) --dist=worksteal
 
 # What `make sbom` and `make audit` fetch.
@@ -15,7 +16,7 @@ CYCLONEDX := 7.5.0
 PIP_AUDIT := 2.10.1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test coverage test-without-kernel lint chaos docs dist sbom audit release-check deploy-check format clean kernel-test kernel-bench kernel-fuzz differential bounds clients api-fuzz api-released vendor screenshots race
+.PHONY: help demo install test proofs coverage test-without-kernel lint chaos docs dist sbom audit release-check deploy-check format clean kernel-test kernel-bench kernel-fuzz differential bounds clients api-fuzz api-released vendor screenshots race
 
 help: ## Say what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -47,12 +48,15 @@ demo: $(VENV)/runtime $(KERNEL) ## 10,000 machines get tagged before your eyes (
 install: $(VENV)/runtime $(KERNEL) ## What the server, the workers and the commands need, in .venv
 	@$(EVALUATOR)
 
-test: $(VENV)/development $(KERNEL) ## Every test, on a real PostgreSQL (ARGS="-k lease" for some)
+test: $(VENV)/development $(KERNEL) ## The tests, on a real PostgreSQL (ARGS="-k lease" for some)
 	@$(EVALUATOR)
 	@$(RUN) -m pytest $(PARALLEL) $(ARGS)
 
+proofs: $(VENV)/development $(KERNEL) ## The tests that take longest: benches from end to end, long random walks
+	@$(RUN) -m pytest $(PARALLEL) -m proof $(ARGS)
+
 coverage: $(VENV)/development $(KERNEL) ## Branch coverage of the packages by the tests, as htmlcov/ and a table
-	@$(RUN) -m pytest $(PARALLEL) --cov --cov-report=term:skip-covered --cov-report=html $(ARGS)
+	@$(RUN) -m pytest $(PARALLEL) --cov --cov-report=term:skip-covered --cov-report=html -m "proof or not proof" $(ARGS)
 
 test-without-kernel: ## The workers as they are where there is no cargo, in an environment of its own
 	@$(MAKE) VENV=.venv-without-kernel CARGO= test ARGS="tests/workers tests/system tests/kernel"

@@ -89,7 +89,7 @@ IDEMPOTENCY = OpenApiParameter(
 )
 # What headers of answers say.
 HEADERS: Mapping[str, str] = {
-    "X-Request-Id": "Of this request: as it was sent, or made here. The log and the audit have it.",
+    "X-Request-Id": "The id of this request, as sent or made here; the log and the audit have it.",
     "Location": "The address of what was made.",
     "ETag": "Names this state, for `If-Match` and `If-None-Match`.",
     "Link": '`<url>; rel="next"`: the next page; missing on the last.',

@@ -28,8 +28,8 @@ OF_ONE = (
 )
 OF_ALL = (
     *OF_ONE,
-    filters.text("name", "name", "Of what was changed, as it was before."),
-    filters.choice("kind", Event.Kind.values, "kind", "Of what was changed."),
+    filters.text("name", "name", "The name of what was changed, as it was before."),
+    filters.choice("kind", Event.Kind.values, "kind", "The kind of what was changed."),
 )
 
 

@@ -21,7 +21,7 @@ class ChangeOut(serializers.Serializer[Any]):
     actor = serializers.CharField(help_text="Who assigned it; empty for an evaluation.")
     cluster = serializers.CharField(allow_null=True, help_text="Null: it is gone.")
     from_rev = serializers.IntegerField(
-        allow_null=True, help_text="Of the partition; null for the first evaluation."
+        allow_null=True, help_text="The partition's rev before it; null for the first evaluation."
     )
     to_rev = serializers.IntegerField(
         allow_null=True, help_text="As `from_rev` where nodes moved in with the tag."

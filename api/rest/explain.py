@@ -76,9 +76,11 @@ class ExplanationOut(serializers.Serializer[Any]):
     end_column = serializers.IntegerField()
     type = serializers.CharField()
     verdict = serializers.BooleanField()
-    value = serializers.JSONField(allow_null=True, help_text="Of a text, at most 200 characters.")
+    value = serializers.JSONField(
+        allow_null=True, help_text="The value; at most 200 characters of a text."
+    )
     length = serializers.IntegerField(
-        allow_null=True, help_text="Of the whole text; null for anything else."
+        allow_null=True, help_text="The length of the whole text; null for anything else."
     )
     total = serializers.IntegerField(allow_null=True)
     hits = HitOut(many=True)
@@ -111,7 +113,9 @@ class ExplainOut(serializers.Serializer[Any]):
     node = NodeName()
     definition = serializers.CharField()
     namespaces = serializers.DictField(child=serializers.CharField())
-    verdict = serializers.BooleanField(help_text="Of the node's documents as they are now.")
+    verdict = serializers.BooleanField(
+        help_text="Whether it holds on the node's documents as they are now."
+    )
     explanation = ExplanationOut(
         allow_null=True, help_text="Null: the node has no documents, and matches nothing."
     )

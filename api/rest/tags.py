@@ -127,7 +127,7 @@ class WarningOut(serializers.Serializer[Any]):
     code = serializers.ChoiceField(WARNING_CODES)
     message = serializers.CharField()
     column = serializers.IntegerField(help_text="From 1, in characters.")
-    end_column = serializers.IntegerField(help_text="Of the last character.")
+    end_column = serializers.IntegerField(help_text="The column of the last character.")
     rewrite = serializers.CharField(
         allow_null=True, help_text="The whole definition as it was most likely meant."
     )
@@ -157,7 +157,8 @@ class TagOut(serializers.Serializer[Any]):
 
 class TagDetail(TagOut):
     warnings = WarningOut(
-        many=True, help_text="Of the pending definition, where there is one, or the published one."
+        many=True,
+        help_text="What lint says of the pending definition, or of the published one.",
     )
 
 

@@ -32,7 +32,7 @@ CONTENT_TYPE = "Content-Type"
 PACKED_LEVEL = 1
 VARY = f"Accept, {versioned.VARY}"
 CACHED = {
-    **versioned.described("Of this rev and these parameters", versioned.REVALIDATED),
+    **versioned.described("The tag of this rev and these parameters", versioned.REVALIDATED),
     "Vary": f"`{VARY}`",
 }
 OPERATION = Operation(

@@ -69,7 +69,7 @@ STORED = {
 }
 HEADERS = {
     SETTLED: "Whether the node's tags are true; missing where nothing was stored.",
-    "X-Request-Id": "Of this request.",
+    "X-Request-Id": "The id of this request.",
 }
 OPERATION = Operation(
     name="nodes_document_update",

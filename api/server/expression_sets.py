@@ -16,7 +16,7 @@ from api.server.threads import Threads
 from tagmill.matches import expression_sets
 from tagmill_wire.messages import TOKEN_SCHEME, ExpressionSet, dump
 
-CACHED = versioned.described("Of this version", versioned.IMMUTABLE)
+CACHED = versioned.described("The tag of this version", versioned.IMMUTABLE)
 OPERATION = Operation(
     name="expression_sets",
     method="get",

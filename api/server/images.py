@@ -40,8 +40,16 @@ FOUND = {
 _BYTES = Content(MEDIA_TYPE, {"type": "string", "format": "binary"})
 _PATH = "/api/v1/partitions/{partition}/images/{image}"
 _ASKED = (
-    Parameter("incarnation", "Of `newest`: the lease's.", {"type": "string", "format": "uuid"}),
-    Parameter("schema", "Of `newest`: what made it.", {"type": "string", "pattern": f"^{SCHEMA}$"}),
+    Parameter(
+        "incarnation",
+        "With `newest`: the incarnation that the lease names.",
+        {"type": "string", "format": "uuid"},
+    ),
+    Parameter(
+        "schema",
+        "With `newest`: the schema, which says what made it.",
+        {"type": "string", "pattern": f"^{SCHEMA}$"},
+    ),
 )
 GET = Operation(
     name="partitions_images_read",

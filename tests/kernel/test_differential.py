@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 import os
 from random import Random
 
@@ -54,6 +56,7 @@ def test_documents_that_differ_in_values_alone_agree_with_lxml(seed: int) -> Non
     assert disagreements(documents, expressions, grammar.NAMESPACES)[:3] == []
 
 
+@pytest.mark.proof
 @settings(drawn, max_examples=LARGE_BATCHES)
 @given(st.integers(min_value=0, max_value=2**63))
 def test_deep_and_wide_documents_agree_with_lxml(seed: int) -> None:

@@ -67,6 +67,7 @@ def test_real_expressions_agree_on_a_thousand_generated_documents() -> None:
     assert_agreement([node.probes["lshw"] for node in fleet], well_formed())
 
 
+@pytest.mark.proof
 def test_mutated_real_expressions_agree_on_generated_documents() -> None:
     rng = Random(5)
     # Where a mutation made `//node//node`, lxml's time grows with the square of a document.

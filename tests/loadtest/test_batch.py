@@ -17,6 +17,7 @@ from loadtest.rig.cold import ColdPostgres, file_system
 OPTIONS = {"nodes": 64, "groups": 2, "profile": "lean", "repetitions": 1, "tables": ["fresh"]}
 
 
+@pytest.mark.proof
 def test_what_was_dropped_is_read_of_the_disk_and_what_is_hot_is_not(
     django_db_blocker: Any,
 ) -> None:

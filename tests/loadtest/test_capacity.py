@@ -351,7 +351,7 @@ def test_ten_million_nodes_and_more_are_simulated_in_bounded_time() -> None:
 
 
 @pytest.mark.parametrize("state", ["hot", "cold"])
-@pytest.mark.parametrize("target", [1.0, 60.0, 86_400.0])
+@pytest.mark.parametrize("target", [1.0, 60.0, pytest.param(86_400.0, marks=pytest.mark.proof)])
 def test_the_largest_fleet_in_the_smallest_partitions_is_planned_in_bounded_time(
     state: State, target: float
 ) -> None:

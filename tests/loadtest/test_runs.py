@@ -35,6 +35,7 @@ def databases() -> list[str]:
         return [row[0] for row in rows]
 
 
+@pytest.mark.proof
 def test_a_fleet_of_simulated_workers_measures_the_server_and_loses_nothing(manage: Run) -> None:
     shares = ["--fail", "0.05", "--late", "0.1", "--duplicate", "0.1", "--fetch", "0.2"]
     found = manage(
@@ -71,6 +72,7 @@ def test_a_rebuild_is_compared_with_lxml_and_with_xpath_exists(manage: Run) -> N
         assert "BENCH_DATABASE_URL" in found["printed"]
 
 
+@pytest.mark.proof
 def test_a_tier_that_is_too_small_hits_as_much_as_it_holds(manage: Run) -> None:
     """And a worker keeps and shares what it evaluated, from where it is opened again."""
     found = manage("bench", "tiers", "--nodes", "64", "--only", "budget", "local_first")
@@ -81,6 +83,7 @@ def test_a_tier_that_is_too_small_hits_as_much_as_it_holds(manage: Run) -> None:
     assert found["local_first"]["ratio"] > 1
 
 
+@pytest.mark.proof
 def test_a_sweep_agrees_with_lxml_and_is_compared_row_by_row(manage: Run) -> None:
     found = manage(
         *("bench", "sweep", "--nodes", "200", "--tags", "12", "--profile", "lean,varied"),
@@ -107,6 +110,7 @@ def test_a_sweep_agrees_with_lxml_and_is_compared_row_by_row(manage: Run) -> Non
     assert len(compared["errors_by_fleet"]) == 4
 
 
+@pytest.mark.proof
 def test_a_calibration_can_be_planned_with(manage: Run, tmp_path: Path) -> None:
     # So few nodes use less CPU time than it is counted in: the fit may be as bad as it likes.
     found = manage(
@@ -131,6 +135,7 @@ def test_a_calibration_can_be_planned_with(manage: Run, tmp_path: Path) -> None:
     assert made["demand"]["variety"] == varied["variety"]
 
 
+@pytest.mark.proof
 def test_growth_fits_exponents_and_takes_updates_under_load(manage: Run) -> None:
     found = manage(
         *("bench", "growth", "--nodes", "100,200", "--tags", "2", "--workers", "1"),

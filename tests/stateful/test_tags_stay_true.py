@@ -658,11 +658,12 @@ def small_partitions(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     config.load.cache_clear()
 
 
-def test_tags_stay_true_whatever_happens(db: None, small_partitions: None) -> None:
+@pytest.mark.parametrize("walks", [12, pytest.param(32, marks=pytest.mark.proof)])
+def test_tags_stay_true_whatever_happens(db: None, small_partitions: None, walks: int) -> None:
     run_state_machine_as_test(
         Fleet,
         settings=settings(
-            max_examples=32,
+            max_examples=walks,
             stateful_step_count=60,
             deadline=None,
             derandomize=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import psycopg
+import pytest
 from django.db import connection
 
 from tests.system.conftest import System
@@ -22,6 +23,7 @@ def end_connections(system: System, holder: psycopg.Connection) -> None:
         )
 
 
+@pytest.mark.proof
 def test_connections_that_die_while_results_are_stored_cost_a_few_retries(system: System) -> None:
     system.stack.start_workers(1)
     names = []

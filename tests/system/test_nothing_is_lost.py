@@ -45,6 +45,8 @@ def fetching(system: System) -> Iterator[None]:
     with system.held_up("LOCK TABLE document IN ACCESS EXCLUSIVE MODE") as until:
         system.stack.start_workers(1)
         until("%One page of a partition's nodes%")
+        # It may have asked for what it is to own before it was leased anything.
+        system.wait(lambda: system.holds_a_lease("worker-1"))
         yield
 
 

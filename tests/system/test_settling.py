@@ -93,6 +93,7 @@ def _until(condition: Callable[[], bool], running: list[Future[None]]) -> None:
         assert time.monotonic() < deadline
 
 
+@pytest.mark.proof
 def test_what_is_said_to_be_settled_is_true_while_machines_die(
     settling: None, system: System
 ) -> None:
