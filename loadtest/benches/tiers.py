@@ -171,6 +171,8 @@ class _Run:
                     self._measure(state, running, names)
                     self._compare(reference)
                     if state == "warm":
+                        # What documents have in common is made with the second question.
+                        running.rebuild(names)
                         self._measure("hot", running, names)
                         self._compare(reference)
                     running.stack.stop_workers()
