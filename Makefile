@@ -52,7 +52,8 @@ test: $(VENV)/development $(KERNEL) ## The tests, on a real PostgreSQL (ARGS="-k
 	@$(EVALUATOR)
 	@$(RUN) -m pytest $(PARALLEL) $(ARGS)
 
-proofs: $(VENV)/development $(KERNEL) ## The tests that take longest: benches from end to end, long random walks
+proofs: $(VENV)/development $(KERNEL) ## The tests that take longest: benches from end to end, long random walks; and those of an S3 server
+	@$(RUN) -m pip install --quiet --disable-pip-version-check "moto[s3,server]==5.2.5" "django-storages[s3]==1.14.6"
 	@$(RUN) -m pytest $(PARALLEL) -m proof $(ARGS)
 
 coverage: $(VENV)/development $(KERNEL) ## Branch coverage of the packages by the tests, as htmlcov/ and a table

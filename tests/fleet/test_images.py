@@ -43,7 +43,7 @@ S3 = {
 @pytest.fixture(scope="module")
 def s3() -> Iterator[str]:
     """The address of a real S3 server, in a thread."""
-    server = pytest.importorskip("moto.server", reason="moto[s3,server] is not installed")
+    server = pytest.importorskip("moto.server", reason="`make proofs` installs the S3 server")
     running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     running.start()
     host, port = running.get_host_and_port()
@@ -51,7 +51,7 @@ def s3() -> Iterator[str]:
     running.stop()
 
 
-@pytest.fixture(params=["directory", "s3"], autouse=True)
+@pytest.fixture(params=["directory", pytest.param("s3", marks=pytest.mark.proof)], autouse=True)
 def store(
     request: pytest.FixtureRequest,
     settings: Any,

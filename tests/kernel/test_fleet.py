@@ -62,6 +62,7 @@ def well_formed() -> list[str]:
     return lines
 
 
+@pytest.mark.proof
 def test_real_expressions_agree_on_a_thousand_generated_documents() -> None:
     fleet = generate(1000, 11, "lean")
     assert_agreement([node.probes["lshw"] for node in fleet], well_formed())

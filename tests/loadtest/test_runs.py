@@ -54,6 +54,7 @@ def test_a_fleet_of_simulated_workers_measures_the_server_and_loses_nothing(mana
     assert f"{PREFIX}{found['pid']}" not in databases()
 
 
+@pytest.mark.proof
 def test_a_rebuild_is_compared_with_lxml_and_with_xpath_exists(manage: Run) -> None:
     found = manage("bench", "rebuild", "--nodes", "64", "--repetitions", "1")
     assert found["mismatches"] == 0

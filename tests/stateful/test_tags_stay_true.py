@@ -658,7 +658,7 @@ def small_partitions(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     config.load.cache_clear()
 
 
-@pytest.mark.parametrize("walks", [12, pytest.param(32, marks=pytest.mark.proof)])
+@pytest.mark.parametrize("walks", [8, pytest.param(32, marks=pytest.mark.proof)])
 def test_tags_stay_true_whatever_happens(db: None, small_partitions: None, walks: int) -> None:
     run_state_machine_as_test(
         Fleet,
