@@ -210,13 +210,17 @@ class Clients:
 
 @contextmanager
 def all_threads_wait(clients: Clients) -> Iterator[psycopg.Connection[Any]]:
-    """Uploads of the nodes `0`, `1`, ... keep every thread, until the partitions are unlocked."""
+    """Uploads of the nodes `0`, `1`, ... keep every thread, until the partitions are unlocked; they
+    are answered at the end."""
+    answers = []
     with psycopg.connect(database_url()) as holder:
         holder.execute("SELECT FROM partition FOR UPDATE")
         for number in range(4):
-            clients.put(str(number), BARE)
+            answers.append(clients.put(str(number), BARE))
             until_blocked(number + 1)
         yield holder
+    for answer in answers:
+        done(answer)
 
 
 @pytest.fixture(scope="module")
