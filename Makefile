@@ -85,7 +85,7 @@ kernel-fuzz: ## Fuzz the kernel's XML parser and XPath compiler for a minute eac
 	@cd kernel && for target in parser compiler; do cargo +nightly fuzz run $$target -- -max_total_time=60; done
 
 differential: $(VENV)/development $(KERNEL) ## Four million random pairs of the kernel and lxml, instead of 100,000
-	@TAGMILL_DIFFERENTIAL_BATCHES=5000 $(RUN) -m pytest tests/kernel/test_differential.py
+	@TAGMILL_DIFFERENTIAL_BATCHES=5000 $(RUN) -m pytest -m "proof or not proof" tests/kernel/test_differential.py
 
 clients: $(VENV)/development ## Generate clients in Python, TypeScript and Go, and run the main flow with each
 	@TAGMILL_CLIENTS=1 $(RUN) -m pytest tests/clients -rs $(ARGS)
@@ -102,7 +102,7 @@ api-released: $(VENV)/development ## Keep the description of the API, which the 
 	@$(RUN) tests/support/released.py < build/openapi.json > docs/openapi-released.json
 
 bounds: $(VENV)/development $(KERNEL) ## Look for texts that take the server a second or 100 MiB, among thousands
-	@TAGMILL_BOUNDS_CASES=2000 TAGMILL_BOUNDS_SECONDS=1 TAGMILL_BOUNDS_SEED=$$(date +%s) $(RUN) -m pytest tests/bounds
+	@TAGMILL_BOUNDS_CASES=2000 TAGMILL_BOUNDS_SECONDS=1 TAGMILL_BOUNDS_SEED=$$(date +%s) $(RUN) -m pytest -m "proof or not proof" tests/bounds
 
 chaos: $(VENV)/development $(KERNEL) ## Every fault under load, and a soak of an hour (ARGS="--soak 60"); docs/reliability.md
 	@$(RUN) manage.py bench chaos --json chaos.json $(ARGS)

@@ -25,6 +25,7 @@ SEED = int(os.environ.get("TAGMILL_BOUNDS_SEED", "1"))
 SECONDS = float(os.environ.get("TAGMILL_BOUNDS_SECONDS", "4"))
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(("kind", "accepted"), [("definitions", 0.2), ("documents", 0.5)])
 def test_no_text_of_allowed_size_takes_the_server_long_or_much_memory(
     kind: str, accepted: float

@@ -10,6 +10,7 @@ from loadtest.rig.stack import Stack
 MAX_THREADS = 40
 
 
+@pytest.mark.proof
 def test_a_thousand_parked_polls_hold_no_thread_and_every_lease_arrives(
     stack: Stack, configure: Callable[..., None]
 ) -> None:
