@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from loadtest.benches.polls import measure
 from loadtest.rig.stack import Stack
 
