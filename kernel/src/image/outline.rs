@@ -75,6 +75,9 @@ pub struct Outline {
     attributes: Vec<Classes>,
     /// The parents of each class.
     parents: Vec<Classes>,
+    /// What is below, and above, each class on any level: every path asks for it.
+    descendants: Vec<Classes>,
+    ancestors: Vec<Classes>,
 }
 
 impl Outline {
@@ -90,6 +93,8 @@ impl Outline {
             children: vec![none.clone(); names],
             attributes: vec![none.clone(); names],
             parents: vec![none; names * 2 + 3],
+            descendants: Vec::new(),
+            ancestors: Vec::new(),
         };
         for id in 0..store.elements().len() as ElementId {
             let name = store.elements()[id as usize].name as usize;
@@ -109,6 +114,8 @@ impl Outline {
                 made.parents[class].insert(name);
             }
         }
+        made.descendants = made.closed(&made.children);
+        made.ancestors = made.closed(&made.parents);
         Some(made)
     }
 
@@ -170,12 +177,12 @@ impl Outline {
 
     /// The children of nodes, their children, and so on.
     pub fn descendants(&self, of: &Classes) -> Classes {
-        self.all_along(&self.children, of)
+        self.joined(&self.descendants, of.iter().take_while(|&class| class < self.names))
     }
 
     /// The parents of nodes, their parents, and so on.
     pub fn ancestors(&self, of: &Classes) -> Classes {
-        self.all_along(&self.parents, of)
+        self.joined(&self.ancestors, of.iter())
     }
 
     /// What may stand directly in a document.
@@ -185,7 +192,8 @@ impl Outline {
 
     /// Bytes in memory.
     pub fn nbytes(&self) -> usize {
-        let sets = self.children.len() + self.attributes.len() + self.parents.len();
+        let below = self.children.len() + self.attributes.len() + self.descendants.len();
+        let sets = below + self.parents.len() + self.ancestors.len();
         sets * (24 + 8 * (self.names * 2 + 3).div_ceil(64))
     }
 
@@ -195,17 +203,22 @@ impl Outline {
         classes
     }
 
-    fn all_along(&self, sets: &[Classes], of: &Classes) -> Classes {
-        let mut all = self.none();
-        let mut pending: Vec<usize> = of.iter().collect();
-        while let Some(class) = pending.pop() {
-            for next in sets.get(class).into_iter().flat_map(Classes::iter) {
-                if !all.contains(next) {
-                    all.insert(next);
-                    pending.push(next);
+    /// What the sets lead to from each class, in one step or more.
+    fn closed(&self, sets: &[Classes]) -> Vec<Classes> {
+        (0..sets.len())
+            .map(|class| {
+                let mut all = self.none();
+                let mut pending = vec![class];
+                while let Some(class) = pending.pop() {
+                    for next in sets.get(class).into_iter().flat_map(Classes::iter) {
+                        if !all.contains(next) {
+                            all.insert(next);
+                            pending.push(next);
+                        }
+                    }
                 }
-            }
-        }
-        all
+                all
+            })
+            .collect()
     }
 }

@@ -25,7 +25,6 @@ pub struct Simplifier<'s> {
     names: &'s [BoundName],
     budget: &'s Budget,
     looks: Cell<usize>,
-    has_languages: bool,
 }
 
 /// What is known of a context.
@@ -46,10 +45,8 @@ pub fn simplified(
     budget: &Budget,
 ) -> Evaluated<BoolExpr> {
     budget.spend(store.names().len())?;
-    let mut all = 0..store.names().len() as u32;
-    let has_languages = all.any(|name| store.is_language(name));
     let looks = Cell::new(MAX_LOOKS);
-    let one = Simplifier { store, outline, names, budget, looks, has_languages };
+    let one = Simplifier { store, outline, names, budget, looks };
     let mut classes = outline.roots();
     classes.insert(DOCUMENT as usize);
     one.bool(expr, &Here { classes, is_only: false })
@@ -119,9 +116,14 @@ impl Simplifier<'_> {
                 (Some((a, _)), Some((b, _))) => BoolExpr::Sets(*cmp, a, b),
                 _ => BoolExpr::Const(false),
             },
-            BoolExpr::Lang(_) if !self.has_languages => BoolExpr::Const(false),
+            BoolExpr::Lang(_) if !self.has_languages()? => BoolExpr::Const(false),
             BoolExpr::Lang(a) => BoolExpr::Lang(self.str(a, here)?),
         })
+    }
+
+    fn has_languages(&self) -> Evaluated<bool> {
+        self.budget.spend(self.store.names().len())?;
+        Ok((0..self.store.names().len() as u32).any(|name| self.store.is_language(name)))
     }
 
     /// `or` where `decided` is true, `and` where it is false: what one operand decides.
