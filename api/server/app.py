@@ -292,8 +292,9 @@ class Server:
         begins: Any = WSGIResource(self._reactor, self._rest.pool, beginning(django))
         most_wait = self._config.poll_seconds
         made = PreviewsResource(
-            *(self._previews, self._native, wsgi, begins, most_wait),
-            self._config.part(MAX_AT_ONCE),
+            *(self._previews, self._native, wsgi, begins),
+            most_seconds=most_wait,
+            most=self._config.part(MAX_AT_ONCE),
         )
         held = (self._previews, self._native, wsgi, most_wait)
         return [

@@ -9,13 +9,13 @@ from twisted.web.http_headers import Headers
 
 from api.server.http import Request
 
-# Headers that are of the body, which may become another one.
+# Headers about the body, which may become another one.
 OF_BODY = frozenset({b"content-length", b"content-encoding", b"content-type", b"retry-after"})
 
 
 class Captured:
-    """Stands for the request before Django's resource: `headers` and `body` are kept, and nothing is
-    sent. On the reactor thread alone."""
+    """Stands for the request before Django's resource: `headers` and `body` are kept, and nothing
+    is sent. On the reactor thread alone."""
 
     def __init__(self, request: Request) -> None:
         self._request = request
@@ -52,7 +52,7 @@ class Captured:
         self._request.finish()
 
     def pass_headers_on(self) -> None:
-        """Those that are not of the body."""
+        """Pass the headers on that are not about the body."""
         found = self.responseHeaders.getAllRawHeaders()
         self.copy_headers(Headers({k: v for k, v in found if k.lower() not in OF_BODY}))
 

@@ -102,6 +102,7 @@ class PreviewsResource(DjangosOwn):
         threads: Threads,
         django: Any,
         beginning: Any,
+        *,
         most_seconds: int,
         most: int,
     ) -> None:
@@ -197,7 +198,9 @@ def gone() -> PreviewGone:
 def _found(uuid: UUID, base: str, query: str) -> tuple[int, bytes]:
     """The status and the body, in a thread. Raises PreviewGone; Django has looked at the query."""
     try:
-        status, body = resource.answer(uuid, resource.Asked(base, *resource.shown(QueryDict(query))))
+        status, body = resource.answer(
+            uuid, resource.Asked(base, *resource.shown(QueryDict(query)))
+        )
     except NotFound:
         raise gone() from None
     return status, dumps(body)
