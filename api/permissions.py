@@ -50,7 +50,7 @@ def needed_by(view: Any, method: str | None) -> Role:
 
 class RolePermission(BasePermission):
     """The role that a method takes. Where the view is `by_cluster`, the role in some clusters is
-    enough: the view looks at its `scope`."""
+    enough: the view keeps to what is `granted`."""
 
     def has_permission(self, request: Request, view: APIView) -> bool:
         needed = needed_by(view, request.method)

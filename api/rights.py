@@ -126,10 +126,13 @@ def in_clusters(user: Any) -> list[InCluster]:
         role_of(user)
         rows = ClusterRole.objects.filter(user=user.pk, role__in=IN_CLUSTERS)
         user._tagmill_clusters = [
-            InCluster(*row, GROUPS[role] & user._tagmill_most)
-            for *row, role in rows.order_by("cluster__name").values_list(
-                "cluster", "cluster__uuid", "cluster__name", "role"
+            InCluster(
+                row.cluster.id,
+                row.cluster.uuid,
+                row.cluster.name,
+                GROUPS[row.role] & user._tagmill_most,
             )
+            for row in rows.select_related("cluster").order_by("cluster__name")
         ]
     found: list[InCluster] = user._tagmill_clusters
     return found

@@ -102,7 +102,8 @@ class Name(serializers.CharField):
 
 class Resource(GenericAPIView[Any]):
     """`roles`: the role a method takes, where it is not viewer for reading and operator for the
-    rest. `by_cluster`: the role in some clusters is enough, and every method keeps to its `scope`.
+    rest. `by_cluster`: the role in some clusters is enough, and every method keeps to
+    what is `granted`.
     `parameters`: the query parameters known, beside those of pages. `body_limit`: of what is
     sent to it. `conditional`: the methods that check If-Match and If-None-Match; elsewhere they are
     refused. `keeps_answers`: POST takes an Idempotency-Key; not where the answer has a secret.
@@ -176,7 +177,7 @@ class Resource(GenericAPIView[Any]):
         return {*cls.parameters, *pages, *(each.name for each in cls.lists(method))}
 
     @cached_property
-    def scope(self) -> Scope:
+    def granted(self) -> Scope:
         """The clusters that the request may read or change."""
         needed = needed_by(self, self.request.method)
         found = rights.find(self.request.user, needed)

@@ -73,7 +73,7 @@ class Clusters(Resource):
     @extend_schema(operation_id="clusters_list", responses=ClusterOut(many=True))
     def get(self, request: Request) -> Response:
         """List the clusters"""
-        return self.page(counted(self.scope).values("id", *FIELDS), _bodies)
+        return self.page(counted(self.granted).values("id", *FIELDS), _bodies)
 
     @extend_schema(request=ClusterIn, responses={201: ClusterOut})
     def post(self, request: Request) -> Response:
@@ -103,12 +103,12 @@ class OneCluster(Resource):
 
     def get(self, request: Request, cluster: str) -> Response:
         """Get a cluster"""
-        return _answer(cluster_named(cluster, self.scope))
+        return _answer(cluster_named(cluster, self.granted))
 
     @extend_schema(request=ClusterIn)
     def patch(self, request: Request, cluster: str) -> Response:
         """Rename a cluster"""
-        found = cluster_named(cluster, self.scope)
+        found = cluster_named(cluster, self.granted)
         clusters.rename(found, self.given(ClusterIn)["name"], _expected(request))
         return _answer(cluster_named(str(found.uuid)))
 
@@ -117,7 +117,7 @@ class OneCluster(Resource):
         """Delete a cluster
 
         It must have no nodes."""
-        delete_cluster(cluster_named(cluster, self.scope), _expected(request))
+        delete_cluster(cluster_named(cluster, self.granted), _expected(request))
         return Response(status=204)
 
 

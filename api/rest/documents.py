@@ -63,11 +63,11 @@ class OneDocument(Resource):
             raise NotFound(f"{system_id!r} has no document of the probe {self.probe!r}")
         expected = etags.condition(request.headers.get).of_document(self.probe)
         upload = Upload(system_id, probes={self.probe: None}, expects=expected)
-        verdict = store(self.scope.guarded(upload), create=False)
+        verdict = store(self.granted.guarded(upload), create=False)
         return Response(status=204, headers=settled(verdict.settled))
 
     def _documents(self, system_id: str) -> Any:
-        return Document.objects.filter(node=node_named(system_id, self.scope))
+        return Document.objects.filter(node=node_named(system_id, self.granted))
 
 
 def _file(found: Document) -> HttpResponse:

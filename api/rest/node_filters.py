@@ -109,8 +109,8 @@ def chosen(
     tags: Sequence[int] = (),
     not_tags: Sequence[int] = (),
 ) -> places.Filters:
-    """Of the nodes in the scope. Raises NotFound for a cluster that does not exist: a typing error
-    must not look like no nodes."""
+    """What a list of the nodes in the scope is asked for. Raises NotFound for a cluster that does
+    not exist: a typing error must not look like no nodes."""
     cluster = asked.get("cluster")
     return places.Filters(
         tags=tags,

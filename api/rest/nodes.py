@@ -186,7 +186,7 @@ class Nodes(Resource):
         lines that `nodes/import` takes: with `include=probes` their documents, too."""
         if self.asked.get("include") == PROBES:
             raise Invalid(f"documents come with `Accept: {NDJSON}` alone", field="include")
-        found = node_filters.of_list(self.asked, request.query_params, self.scope)
+        found = node_filters.of_list(self.asked, request.query_params, self.granted)
         include = self.asked.get("include")
         return node_filters.page(self, found, lambda rows: _bodies(rows, include))
 
@@ -211,8 +211,8 @@ class Nodes(Resource):
         With or without its documents, by their probes."""
         given = self.given(NodeIn)
         system_id = given["system_id"]
-        verdict = store(self.scope.guarded(_upload(system_id, given)), create=True)
-        return _made(request, verdict, self.scope)
+        verdict = store(self.granted.guarded(_upload(system_id, given)), create=True)
+        return _made(request, verdict, self.granted)
 
 
 def _made(request: Request, verdict: Verdict, scope: Scope) -> Response:
@@ -251,7 +251,7 @@ class OneNode(Resource):
         """Get a node
 
         With its tags, and which documents it has."""
-        return answer(system_id, self.scope, {})
+        return answer(system_id, self.granted, {})
 
     @extend_schema(
         operation_id="nodes_replace",
@@ -265,10 +265,10 @@ class OneNode(Resource):
         without a `hostname` it has none. Without a `cluster` it stays where it is. `If-None-Match:
         *` makes a node only where there is none."""
         whole = _upload(system_id, self.given(NodeWhole), _expected(request))
-        verdict = replacing.put(self.scope.guarded(whole))
+        verdict = replacing.put(self.granted.guarded(whole))
         if verdict.outcome == "created":
-            return _made(request, verdict, self.scope)
-        return answer(system_id, self.scope, settled(verdict.settled))
+            return _made(request, verdict, self.granted)
+        return answer(system_id, self.granted, settled(verdict.settled))
 
     @extend_schema(request=NodeChange)
     def patch(self, request: Request, system_id: str) -> Response:
@@ -276,15 +276,15 @@ class OneNode(Resource):
 
         Another `cluster` moves the node, with its documents and manual tags."""
         change = _upload(system_id, self.given(NodeChange), _expected(request))
-        verdict = store(self.scope.guarded(change), create=False)
-        return answer(system_id, self.scope, settled(verdict.settled))
+        verdict = store(self.granted.guarded(change), create=False)
+        return answer(system_id, self.granted, settled(verdict.settled))
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, system_id: str) -> Response:
         """Delete a node
 
         Its documents go with it."""
-        gone = self.scope.guarded(Upload(system_id, expects=_expected(request)))
+        gone = self.granted.guarded(Upload(system_id, expects=_expected(request)))
         is_settled = together.delete(system_id, gone.expects)
         return Response(status=204, headers=settled(is_settled))
 
@@ -296,7 +296,7 @@ class TagsOfNode(Resource):
 
     def get(self, request: Request, system_id: str) -> Response:
         """List the tags of a node"""
-        node = node_named(system_id, self.scope)
+        node = node_named(system_id, self.granted)
         return Response({"tags": places.tags_of([places.key(node.partition_id, node.slot)])[0]})
 
 

@@ -44,7 +44,11 @@ def test_a_name_and_a_password_get_a_token_that_can_be_revoked(db: None) -> None
     assert made.status_code == 201
     assert made["Cache-Control"] == "no-store"
     client = bearing(made.json()["token"])
-    assert client.get("/api/v1/auth/token").json() == {"user": "ann", "role": "operator"}
+    assert client.get("/api/v1/auth/token").json() == {
+        "user": "ann",
+        "role": "operator",
+        "clusters": {},
+    }
     assert client.delete("/api/v1/auth/token").status_code == 204
     problem(client.get("/api/v1/tags/"), 401, "unauthorized")
 
