@@ -62,7 +62,7 @@ class NodesOfTag(Resource):
         changed. `Accept: application/x-ndjson` asks for all of them in one answer, a line each,
         without pages."""
         tag = tag_named(name)
-        found = node_filters.chosen(self.asked, tags=(tag.id,))
+        found = node_filters.chosen(self.asked, self.granted, tags=(tag.id,))
         if request.accepted_renderer.media_type == NDJSON:
             known = (each.name for each in node_filters.FILTERS)
             refuse_unknown(request.query_params, known, "parameter")
@@ -121,12 +121,13 @@ class MembersOfTag(Resource):
         with sql.snapshot():
             tag = tag_named(name)
             asked = filters.asked(node_filters.FILTERS, request.query_params.dict())
-            found = node_filters.chosen(asked, tags=(tag.id,))
+            found = node_filters.chosen(asked, self.granted, tags=(tag.id,))
             etag = etags.make("members", revisions.of_nodes([name]))
             return with_etag(request, etag, lambda: Response(bitmaps(places.live(found))))
 
 
 class Places(Resource):
+    by_cluster = True
     says = {"GET": Says(headers=("ETag",))}
     parameters = frozenset({"tag", "not_tag", *(each.name for each in node_filters.FILTERS)})
     serializer_class = Members
@@ -144,9 +145,10 @@ class Places(Resource):
         `tags/{name}/members` has those of a tag. 304 while nothing has changed."""
         query = request.query_params
         with sql.snapshot():
-            found = node_filters.of_list(filters.asked(node_filters.FILTERS, query.dict()), query)
+            asked = filters.asked(node_filters.FILTERS, query.dict())
+            found = node_filters.of_list(asked, query, self.granted)
             named = [*query.getlist("tag"), *query.getlist("not_tag")]
-            etag = etags.make("places", revisions.of_nodes(named))
+            etag = etags.make("places", self.granted.ids, revisions.of_nodes(named))
             return with_etag(request, etag, lambda: Response(bitmaps(places.live(found))))
 
 

@@ -313,7 +313,8 @@ class Membership:
     def bitmaps(self, change: Change) -> Iterator[tuple[int, int]]:
         """Every partition with the slots of those that `page` would list in all, as a bitmap."""
         found = ((part.partition, part.of(change)) for part in self._parts)
-        return places.without_deleted(found, self._cluster)
+        clusters = None if self._cluster is None else [self._cluster]
+        return places.without_deleted(found, clusters)
 
 
 def verdicts(preview: Preview, nodes: Sequence[str]) -> list[Verdict]:
