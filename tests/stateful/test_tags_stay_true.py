@@ -394,7 +394,7 @@ class Fleet(RuleBasedStateMachine):
         spare = [f"spare{number}" for number in range(SLOTS - 2)]
         ingest.store([Upload(name, cluster, probes={"lshw": lshw}) for name in spare])
         self.remember()
-        ingest.delete_all(spare)
+        ingest.delete_all([ingest.Deletion(each) for each in spare])
         self.remember()
         self.let_leases_expire()
         self.evaluate_all()
