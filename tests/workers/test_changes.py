@@ -104,9 +104,7 @@ def planned(leased: LeasedPartition, held: int | None) -> Job:
 
 
 @only_kernel
-def test_an_image_is_brought_forward_unless_that_left_something_out_or_hid_it() -> (
-    None
-):
+def test_an_image_is_brought_forward_unless_that_left_something_out_or_hid_it() -> None:
     changes = brought(since=5, rev=8)
     for held, is_kept in [(None, False), (4, False), (5, True), (7, True), (8, True), (9, False)]:
         job = planned(lease(5, changes), held)

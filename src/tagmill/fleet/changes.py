@@ -15,8 +15,8 @@ from tagmill import sql
 from tagmill.fleet import batches
 from tagmill_wire.messages import Batch, Changes, dump
 
-# Nodes of one partition. Where more have changed, as after an import, a page of its own costs little
-# beside its documents, and the cache keeps it.
+# Nodes of one partition. Where more have changed, as after an import, a page of its own costs
+# little beside its documents, and the cache keeps it.
 MAX_NODES = 16
 # XML of one lease: 100 documents of 20 kB, which take a server 4 ms to pack.
 MAX_BYTES = 2 << 20
