@@ -19,7 +19,7 @@ from tagmill.config import load
 from tagmill.errors import Invalid, TagmillError, TooLarge
 from tagmill.fleet.documents import CheckedUpload, Upload, Verdict, check
 from tagmill.flows import ingest
-from tagmill.flows.ingest import Prepared
+from tagmill.flows.ingest import Deletion, Prepared
 
 Item = TypeVar("Item")
 
@@ -29,6 +29,14 @@ MAX_LINES = 256
 MAX_BYTES = 4 * 1024 * 1024
 # The threads that read and prepare lines.
 AHEAD = "import-ahead"
+
+
+# What a line becomes for those who may not do everything. Raises what it is refused for.
+Guard = Callable[[Upload], Upload]
+
+
+def unguarded(upload: Upload) -> Upload:
+    return upload
 
 
 class Bulk(NamedTuple):
@@ -42,7 +50,8 @@ class Bulk(NamedTuple):
 
 
 def _delete(checked: Sequence[CheckedUpload], _: Prepared | None) -> list[Verdict]:
-    return ingest.delete_all([item.upload.system_id for item in checked])
+    uploads = (item.upload for item in checked)
+    return ingest.delete_all([Deletion(each.system_id, each.expects) for each in uploads])
 
 
 IMPORT = Bulk(
@@ -77,7 +86,9 @@ class _Chunk(NamedTuple):
     prepared: Prepared | None
 
 
-def import_lines(lines: Iterable[bytes], bulk: Bulk = IMPORT) -> Iterator[dict[str, Any]]:
+def import_lines(
+    lines: Iterable[bytes], bulk: Bulk = IMPORT, guard: Guard = unguarded
+) -> Iterator[dict[str, Any]]:
     """For each line `{"system_id", "cluster"?, "hostname"?, "kind"?, "probes"?: {probe: XML}}`, of
     which `bulk` says what it may have, its verdict `{"line" (from 1), "system_id", "outcome",
     "rev"?, "settled"?, "error"?: {"code", "detail", ...}}`.
@@ -85,7 +96,7 @@ def import_lines(lines: Iterable[bytes], bulk: Bulk = IMPORT) -> Iterator[dict[s
     Blank lines have none. Good lines are stored whatever the others are. `lines` is used by one
     other thread; it may be waiting there still when this ends with an error.
     """
-    prepared = _prepared(_ahead(_chunks(lines, bulk)), bulk)
+    prepared = _prepared(_ahead(_chunks(lines, bulk, guard)), bulk)
     if not connection.in_atomic_block:
         # Another thread does not see what this transaction has stored.
         prepared = _ahead(prepared)
@@ -134,14 +145,14 @@ def _prepared(chunks: Generator[list[_Line]], bulk: Bulk) -> Generator[_Chunk]:
             yield _Chunk(lines, checked, bulk.prepare(checked))
 
 
-def _chunks(lines: Iterable[bytes], bulk: Bulk) -> Generator[list[_Line]]:
+def _chunks(lines: Iterable[bytes], bulk: Bulk, guard: Guard) -> Generator[list[_Line]]:
     """Lines that are stored together."""
     chunk: list[_Line] = []
     size = 0
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        chunk.append(_parse(number, line, bulk))
+        chunk.append(_parse(number, line, bulk, guard))
         size += len(line)
         if len(chunk) >= MAX_LINES or size >= MAX_BYTES:
             yield chunk
@@ -150,7 +161,7 @@ def _chunks(lines: Iterable[bytes], bulk: Bulk) -> Generator[list[_Line]]:
         yield chunk
 
 
-def _parse(number: int, line: bytes, bulk: Bulk) -> _Line:
+def _parse(number: int, line: bytes, bulk: Bulk, guard: Guard) -> _Line:
     system_id: str | None = None
     try:
         limit = load().import_line_bytes
@@ -166,7 +177,7 @@ def _parse(number: int, line: bytes, bulk: Bulk) -> _Line:
             raise Invalid(f"a line is an object with {', '.join(bulk.fields)}")
         if isinstance(given.get("system_id"), str):
             system_id = given["system_id"]
-        return _Line(number, system_id, check(_upload(given, bulk)))
+        return _Line(number, system_id, check(guard(_upload(given, bulk))))
     except TagmillError as error:
         return _Line(number, system_id, error=error)
 
