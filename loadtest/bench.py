@@ -18,6 +18,7 @@ import psutil
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from fixtures.generate import PROFILES
 from tagmill import config
 
 # More of any than a machine would measure in a night: a slip of the keyboard.
@@ -90,6 +91,13 @@ def names_of(names: Sequence[str]) -> Callable[[str], list[str]]:
         return found
 
     return parse
+
+
+def add_fleet(parser: ArgumentParser, nodes: int = 10_000, profile: str = "lean") -> None:
+    """Which machines are made: `nodes`, `profile` and `seed` of the options."""
+    parser.add_argument("--nodes", type=int, default=nodes)
+    parser.add_argument("--profile", choices=PROFILES, default=profile)
+    parser.add_argument("--seed", type=int, default=1)
 
 
 def check_sizes(options: Mapping[str, Any], *names: str, least: int = 1) -> None:

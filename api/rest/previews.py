@@ -1,6 +1,6 @@
 """/api/v1/previews/: what a definition would match, before a tag has it.
 
-`Prefer: wait=N` of a GET is held natively (api/server/previews.py); the answer here is at once.
+`Prefer: wait=N` is held natively (api/server/previews.py); the answer here is at once.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ from tagmill.tags.models import Preview
 
 OPERATOR = {"GET": Role.OPERATOR}
 CHANGES = ("members", "out", "added", "removed")
+# In the environment of a request that somebody else goes on with: what nobody sees is not made.
+BEGINS = "tagmill.begins"
 
 
 class PreviewThrottle(MinuteThrottle):
@@ -287,7 +289,7 @@ class PreviewCall(Resource):
 
 MADE = Says(
     errors=("not_found", "invalid_definition", "preview_gone", "busy"),
-    headers=("Location", "RateLimit", "RateLimit-Policy"),
+    headers=("Location", "Preference-Applied", "RateLimit", "RateLimit-Policy"),
     links={
         "read": ("previews_retrieve", {"uuid": "$response.body#/uuid"}),
         "nodes": ("previews_nodes_list", {"uuid": "$response.body#/uuid"}),
@@ -303,7 +305,7 @@ class Previews(PreviewCall):
     @extend_schema(
         operation_id="previews_create",
         request=PreviewIn,
-        parameters=[LIMIT, CLUSTER],
+        parameters=[LIMIT, CLUSTER, PREFER],
         responses={200: PreviewOut, 202: PreviewOut},
         examples=EXAMPLES,
     )
@@ -311,8 +313,7 @@ class Previews(PreviewCall):
         """Begin a preview
 
         Evaluates a definition that no tag has, ahead of all other work. 200 when it is complete,
-        202 while it is not: get it with `Prefer: wait=N`. A newer preview of the client ends this
-        one."""
+        202 while it is not; `Prefer: wait=N` waits. A newer preview of the client ends this one."""
         given = self.given(PreviewIn)
         # Before there is anything to wait for.
         Asked.of(request)
@@ -323,9 +324,11 @@ class Previews(PreviewCall):
             given.get("client") or client_of(request),
             given.get("compare_to"),
         )
-        place = f"{base(request)}/{made.uuid}"
+        headers = {"Location": f"{base(request)}/{made.uuid}"}
+        if request.META.get(BEGINS):
+            return Response(None, 202, headers=headers)
         try:
-            return self.answer(made.uuid, {"Location": place})
+            return self.answer(made.uuid, headers)
         except NotFound:
             raise PreviewGone("a newer preview of the same client took its place") from None
 

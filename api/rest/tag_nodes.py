@@ -62,7 +62,7 @@ class NodesOfTag(Resource):
         changed. `Accept: application/x-ndjson` asks for all of them in one answer, a line each,
         without pages."""
         tag = tag_named(name)
-        found = node_filters.chosen(self.asked, tags=(tag.id,))
+        found = node_filters.chosen(self.asked, self.granted, tags=(tag.id,))
         if request.accepted_renderer.media_type == NDJSON:
             known = (each.name for each in node_filters.FILTERS)
             refuse_unknown(request.query_params, known, "parameter")
@@ -121,7 +121,7 @@ class MembersOfTag(Resource):
         with sql.snapshot():
             tag = tag_named(name)
             asked = filters.asked(node_filters.FILTERS, request.query_params.dict())
-            found = node_filters.chosen(asked, tags=(tag.id,))
+            found = node_filters.chosen(asked, self.granted, tags=(tag.id,))
             etag = etags.make("members", revisions.of_nodes([name]))
             return with_etag(request, etag, lambda: Response(_bitmaps(found)))
 

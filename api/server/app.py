@@ -59,7 +59,7 @@ from api.server.listener import Listener
 from api.server.listening import BACKLOG, cannot_listen
 from api.server.listings import LISTINGS
 from api.server.operations import Operation
-from api.server.previews import MAX_AT_ONCE, PreviewResource, PreviewsResource
+from api.server.previews import MAX_AT_ONCE, PreviewResource, PreviewsResource, beginning
 from api.server.session import SessionResource
 from api.server.sharing import SharedPort
 from api.server.threads import Threads
@@ -121,7 +121,7 @@ class Server:
         self.routes = [*self._routes(), *self._keeping(django), *self._imports(wsgi)]
         self.routes.append(self._document(wsgi))
         listings = self._listings(wsgi)
-        self.routes += [*self._asking(wsgi), *self._watching()]
+        self.routes += [*self._asking(wsgi, django), *self._watching()]
         self.routes += [self._export(wsgi, listings), *self._waiting(wsgi, listings), *listings]
         # Behind proxies, every connection is of a proxy's address.
         of_address = None if config.trusted_proxies else config.connections_per_address
@@ -288,9 +288,15 @@ class Server:
         make = partial(DocumentResource, self._uploads, django)
         return _native("nodes", documents.OPERATION, make, DOCUMENT)
 
-    def _asking(self, django: Any) -> list[Route]:
-        made = PreviewsResource(self._native, django, self._config.part(MAX_AT_ONCE))
-        held = (self._previews, self._native, django, self._config.poll_seconds)
+    def _asking(self, wsgi: Any, django: Any) -> list[Route]:
+        begins: Any = WSGIResource(self._reactor, self._rest.pool, beginning(django))
+        most_wait = self._config.poll_seconds
+        made = PreviewsResource(
+            *(self._previews, self._native, wsgi, begins),
+            most_seconds=most_wait,
+            most=self._config.part(MAX_AT_ONCE),
+        )
+        held = (self._previews, self._native, wsgi, most_wait)
         return [
             _route("previews", "/api/v1/previews", lambda: made),
             _route(

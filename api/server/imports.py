@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import queue
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -20,6 +20,8 @@ from twisted.python.failure import Failure
 
 from api.imports import answers
 from api.packing import GZIP, unpack
+from api.rights import Scope
+from api.roles import Role
 from api.server import users
 from api.server.http import Request, route_of
 from api.server.native import Native, refuse_strange, shown
@@ -40,10 +42,10 @@ SPOOL_BYTES = 1024 * 1024
 
 @dataclass(frozen=True)
 class Kind:
-    """What is done with the lines, and who may: `check` raises for those who may not."""
+    """What is done with the lines, and the role that it takes."""
 
     bulk: Bulk
-    check: Callable[[str], object]
+    role: Role
     operation: Operation
 
 
@@ -72,7 +74,7 @@ def _operation(name: str, summary: str, description: str, line: str, found: str)
 
 IMPORT = Kind(
     imports.IMPORT,
-    users.uploader,
+    Role.UPLOADER,
     _operation(
         "import",
         "Import nodes",
@@ -86,7 +88,7 @@ IMPORT = Kind(
 )
 UPDATE = Kind(
     imports.UPDATE,
-    users.uploader,
+    Role.UPLOADER,
     _operation(
         "update",
         "Change nodes",
@@ -99,7 +101,7 @@ UPDATE = Kind(
 )
 DELETE = Kind(
     imports.DELETE,
-    users.operator,
+    Role.OPERATOR,
     _operation(
         "delete",
         "Delete nodes",
@@ -139,9 +141,8 @@ class Import:
         # Twisted would ask for the body at once.
         request.requestHeaders.removeHeader(b"expect")
         self._pause()
-        checks.call(kind.check, request.getHeader("authorization") or "").addCallbacks(
-            self._admitted, self._failed
-        )
+        header = request.getHeader("authorization") or ""
+        checks.call(users.scope, kind.role, header).addCallbacks(self._admitted, self._failed)
 
     def feed(self, data: bytes) -> None:
         self._chunks.put(data)
@@ -158,7 +159,7 @@ class Import:
         self._is_lost = True
         self._chunks.put(None)
 
-    def _admitted(self, _: None) -> None:
+    def _admitted(self, scope: Scope) -> None:
         try:
             refuse_strange(self._request, frozenset(), codings=(GZIP,))
             refuse_type(self._request.getHeader("content-type"), NDJSON, BYTES)
@@ -169,7 +170,7 @@ class Import:
         if self._expects and not self._request.body_ended:
             self._request.channel._send100Continue()
         self._resume()
-        self._importers.call(self._run).addCallbacks(self._finished, self._failed)
+        self._importers.call(self._run, scope).addCallbacks(self._finished, self._failed)
 
     def _finished(self, file: IO[bytes]) -> None:
         if self._is_lost:
@@ -190,9 +191,9 @@ class Import:
             self._request.fail(error)
             self._resume()
 
-    def _run(self) -> IO[bytes]:
+    def _run(self, scope: Scope) -> IO[bytes]:
         file = tempfile.SpooledTemporaryFile(SPOOL_BYTES)  # noqa: SIM115 - closed by who sends it
-        spool(answers(self._lines(), self._bulk), file)
+        spool(answers(self._lines(), self._bulk, scope.guarded), file)
         return file
 
     def _lines(self) -> Iterator[bytes]:

@@ -108,14 +108,14 @@ def respond(
     request.finish()
 
 
-def respond_packed(request: Request, body: bytes, content_type: str) -> None:
+def respond_packed(request: Request, body: bytes, content_type: str, status: int = 200) -> None:
     """The same, packed where the client takes it and it is worth it, as Django's answers are."""
     request.responseHeaders.addRawHeader(b"Vary", b"Accept-Encoding")
     coding = packing.coding_of(request.joined("accept-encoding") or "")
     if coding is not None and len(body) >= packing.MIN_BYTES:
         request.setHeader("Content-Encoding", coding)
         body = packing.pack(body, coding)
-    respond(request, body, content_type)
+    respond(request, body, content_type, status)
 
 
 def credentials(request: Request, scheme: str) -> str:

@@ -155,8 +155,9 @@ impl PartitionImage {
         let compiled: Vec<&xpath::Expression> = expressions.iter().map(|e| &e.get().0).collect();
         let results = py.detach(|| {
             let image = self.read();
+            let asked = plan::Asked::new(&image, slots);
             let evaluate = |expression: &&xpath::Expression| {
-                plan::evaluate(&image, expression, slots, &Budget::new(budget_steps))
+                asked.evaluate(expression, &Budget::new(budget_steps))
             };
             compiled.iter().map(evaluate).collect::<Vec<_>>()
         });

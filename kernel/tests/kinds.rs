@@ -92,3 +92,16 @@ fn positions_along_axes_cost_what_differs() {
         ],
     );
 }
+
+/// Which of the attributes that set machines apart has the wanted value is looked up, not read.
+#[test]
+fn an_equal_attribute_is_looked_up() {
+    costs_at_most(
+        3,
+        &[
+            "//node[@id = 'disk:3']/size > 1",
+            "//node[@id = 'disk:4' and @class = 'disk']/size > 1",
+            "//node[@id = 'host-003']/v",
+        ],
+    );
+}

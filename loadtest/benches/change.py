@@ -16,8 +16,17 @@ from rich.console import Console
 from rich.table import Table
 
 from fixtures import loader
-from fixtures.generate import PROFILES, ProfileName
-from loadtest.bench import Bench, BenchError, Session, check_sizes, machine, numbers, percentile
+from fixtures.generate import ProfileName
+from loadtest.bench import (
+    Bench,
+    BenchError,
+    Session,
+    add_fleet,
+    check_sizes,
+    machine,
+    numbers,
+    percentile,
+)
 from loadtest.references import documents
 from loadtest.references.answers import ask_lxml, mismatches
 from loadtest.rig import changes, definitions, processes
@@ -187,10 +196,8 @@ class ChangeBench(Bench):
     help = "uploads a second, how soon a tag shows a change, and what a change writes and uses"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--nodes", type=int, default=10_000)
+        add_fleet(parser)
         parser.add_argument("--tags", type=int, default=500)
-        parser.add_argument("--profile", choices=PROFILES, default="lean")
-        parser.add_argument("--seed", type=int, default=1)
         parser.add_argument("--workers", type=int, default=2)
         parser.add_argument("--processes", type=int, default=1, help="of the server")
         parser.add_argument("--clients", type=numbers, default=[1, 8, 32], help="as 1,8,32")

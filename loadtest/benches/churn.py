@@ -19,10 +19,9 @@ from typing import Any
 from rich.console import Console
 
 from fixtures import loader
-from fixtures.generate import PROFILES
 from fixtures.tags import SAMPLE_TAGS
 from loadtest import bench
-from loadtest.bench import Bench, BenchError, Session, check_sizes, machine
+from loadtest.bench import Bench, BenchError, Session, add_fleet, check_sizes, machine
 from loadtest.references.answers import ask_lxml, mismatches
 from loadtest.rig.changes import Changes
 from loadtest.rig.clients import Ask, Clients
@@ -53,9 +52,7 @@ class ChurnBench(Bench):
     help = "workers that join, leave and are killed beside uploads: what moves, what is wrong"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--nodes", type=int, default=10_000)
-        parser.add_argument("--profile", choices=PROFILES, default="lean")
-        parser.add_argument("--seed", type=int, default=1)
+        add_fleet(parser)
         parser.add_argument("--workers", type=int, default=3, help="at the start; at least 2")
         parser.add_argument("--seconds", type=float, default=300.0)
         parser.add_argument(

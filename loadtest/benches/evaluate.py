@@ -26,8 +26,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fixtures.generate import PROFILES, ProfileName, generate
-from loadtest.bench import Bench, BenchError, Session, check_sizes, machine
+from fixtures.generate import ProfileName, generate
+from loadtest.bench import Bench, BenchError, Session, add_fleet, check_sizes, machine
 from loadtest.benches.kinds import GENERATED, Kind, kinds
 from loadtest.references.documents import NodeDocuments
 from loadtest.references.libxml_postgres import libxml_postgres
@@ -338,9 +338,7 @@ class EvaluateCommand(Bench):
     needs_database = False
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--nodes", type=int, default=2_000)
-        parser.add_argument("--profile", choices=PROFILES, default="lean")
-        parser.add_argument("--seed", type=int, default=1)
+        add_fleet(parser, nodes=2_000)
         parser.add_argument("--repetitions", type=int, default=3, help="medians are over these")
         parser.add_argument(
             "--generated", type=int, default=GENERATED, help="combinations that are drawn at random"

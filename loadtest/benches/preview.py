@@ -22,11 +22,12 @@ from rich.console import Console
 from rich.table import Table
 
 from fixtures import loader
-from fixtures.generate import PROFILES, ProfileName
+from fixtures.generate import ProfileName
 from loadtest.bench import (
     Bench,
     BenchError,
     Session,
+    add_fleet,
     check_sizes,
     machine,
     percentile,
@@ -251,9 +252,7 @@ class PreviewBench(Bench):
     help = "the whole answer to a preview, and a rebuild while clients preview"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--nodes", type=int, default=10_000)
-        parser.add_argument("--profile", choices=PROFILES, default="lean")
-        parser.add_argument("--seed", type=int, default=1)
+        add_fleet(parser)
         parser.add_argument("--previews", type=int, default=50)
         parser.add_argument("--workers", type=int, default=2)
         parser.add_argument(

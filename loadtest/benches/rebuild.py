@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.table import Table
 
 from fixtures import loader
-from fixtures.generate import PROFILES, ProfileName
+from fixtures.generate import ProfileName
 from fixtures.tags import SAMPLE_TAGS
-from loadtest.bench import Bench, Session, check_sizes, machine
+from loadtest.bench import Bench, Session, add_fleet, check_sizes, machine
 from loadtest.references import documents
 from loadtest.references.answers import Reference, ask_lxml, mismatches
 from loadtest.references.libxml_postgres import libxml_postgres
@@ -190,9 +190,7 @@ class RebuildCommand(Bench):
     help = "a rebuild, cold and warm, against xpath_exists on the same documents"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--nodes", type=int, default=10_000)
-        parser.add_argument("--profile", choices=PROFILES, default="lean")
-        parser.add_argument("--seed", type=int, default=1)
+        add_fleet(parser)
         parser.add_argument("--repetitions", type=int, default=3, help="medians are over these")
 
     def run(self, options: dict[str, Any], session: Session) -> dict[str, Any]:

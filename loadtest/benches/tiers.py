@@ -27,9 +27,8 @@ from rich.table import Table
 
 from api.cache import controls
 from fixtures import loader
-from fixtures.generate import PROFILES
 from fixtures.tags import SAMPLE_TAGS
-from loadtest.bench import Bench, BenchError, Session, check_sizes, machine
+from loadtest.bench import Bench, BenchError, Session, add_fleet, check_sizes, machine
 from loadtest.benches import churn, tier_parts
 from loadtest.references import documents
 from loadtest.references.answers import Reference, ask_lxml, mismatches
@@ -53,9 +52,7 @@ class TiersBench(Bench):
     help = "rebuilds by workers that are hot, warm, shared and cold; tiers too small; write-back"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--nodes", type=int, default=10_000)
-        parser.add_argument("--profile", choices=PROFILES, default="varied")
-        parser.add_argument("--seed", type=int, default=1)
+        add_fleet(parser, profile="varied")
         parser.add_argument("--repetitions", type=int, default=3, help="medians are over these")
         parser.add_argument("--workers", type=int, default=1)
         parser.add_argument("--seconds", type=float, default=10.0, help="of each kind of writes")

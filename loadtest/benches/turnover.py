@@ -15,10 +15,10 @@ from django.db import connection
 from rich.console import Console
 
 from fixtures import loader
-from fixtures.generate import PROFILES, generate_node
+from fixtures.generate import generate_node
 from fixtures.tags import SAMPLE_TAGS
 from loadtest import bench
-from loadtest.bench import Bench, BenchError, Session, check_sizes, machine
+from loadtest.bench import Bench, BenchError, Session, add_fleet, check_sizes, machine
 from loadtest.references.answers import ask_lxml, mismatches
 from loadtest.rig.rig import Rig
 from tagmill.fleet.documents import Upload
@@ -41,11 +41,9 @@ class TurnoverBench(Bench):
     help = "machines that come and go: how many partitions and bytes are left"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--nodes", type=int, default=1_000)
+        add_fleet(parser, nodes=1_000)
         parser.add_argument("--times", type=int, default=10, help="the fleet's size, in all")
         parser.add_argument("--slots", type=int, default=128, help="of a partition")
-        parser.add_argument("--profile", choices=PROFILES, default="lean")
-        parser.add_argument("--seed", type=int, default=1)
 
     def run(self, options: dict[str, Any], session: Session) -> dict[str, Any]:
         check_sizes(options, "nodes")

@@ -16,9 +16,8 @@ from rich.console import Console
 from rich.table import Table
 
 from fixtures import loader
-from fixtures.generate import PROFILES
 from fixtures.tags import SAMPLE_TAGS
-from loadtest.bench import Bench, Session, check_sizes, machine, percentile, settings
+from loadtest.bench import Bench, Session, add_fleet, check_sizes, machine, percentile, settings
 from loadtest.benches import pictures
 from loadtest.benches.opening import LISTEN, OPEN, SHOWN, chromium, entered
 from loadtest.benches.preview import unseen
@@ -32,9 +31,7 @@ class WebBench(Bench):
     help = "the workbench in Chromium: from the last key to the difference, and opening each page"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--nodes", type=int, default=10_000)
-        parser.add_argument("--profile", choices=PROFILES, default="lean")
-        parser.add_argument("--seed", type=int, default=1)
+        add_fleet(parser)
         parser.add_argument("--workers", type=int, default=2)
         parser.add_argument("--edits", type=int, default=30, help="definitions that are typed")
         parser.add_argument("--opened", type=int, default=3, help="times that each page is opened")

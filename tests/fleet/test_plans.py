@@ -70,7 +70,7 @@ def test_no_hot_statement_reads_a_large_table_whole() -> None:
         at = {"partition": partitions[7], "since": since, "after": after}
         return batches, "batch", {**at, **bounds}
 
-    any_node = {"cluster": None, "first": 0, "most": 256}
+    any_node = {"clusters": None, "first": 0, "most": 256}
     hot: list[tuple[Any, str, dict[str, Any]]] = [
         page(None, -1),
         page(None, 500),

@@ -45,8 +45,6 @@ def ask(
         json.dumps({"definition": definition}),
         Authorization=token,
         Content_Type="application/json",
-        # Not heeded.
-        Prefer="wait=30",
     )
     body = json.loads(data)
     assert response.headers["Preference-Applied"] is None
@@ -78,6 +76,50 @@ def test_a_waiting_preview_is_answered_when_it_is_complete(stack: Stack, token: 
     rest = body["nodes"]["next"].removeprefix(stack.url)
     _, data = call(stack, "GET", rest, Authorization=token)
     assert [item["system_id"] for item in json.loads(data)["results"]] == ["c"]
+
+
+def post(stack: Stack, token: str, definition: str = HAS_GPU, **headers: str) -> tuple[Any, Any]:
+    """The answer to a POST that waits, as its headers say."""
+    body = json.dumps({"definition": definition})
+    given = {"Authorization": token, "Content_Type": "application/json", **headers}
+    response, data = call(stack, "POST", f"{URL}?limit=2", body, **given)
+    return response, json.loads(data)
+
+
+def test_one_request_begins_a_preview_and_answers_when_it_is_complete(
+    stack: Stack, token: str
+) -> None:
+    future = in_thread(lambda: post(stack, token, Prefer="wait=30"))
+    until(lambda: Preview.objects.exists() or future.done(), "a preview")
+    work(a_worker())
+    response, body = done(future)
+    assert (response.status, body["state"], body["node_count"]) == (200, "complete", 3)
+    assert response.headers["Preference-Applied"] == "wait=30"
+    assert response.headers["Retry-After"] is None
+    assert response.headers["RateLimit"] and response.headers["X-Request-Id"]
+    place = response.headers["Location"].removeprefix(stack.url)
+    assert body == json.loads(call(stack, "GET", f"{place}?limit=2", Authorization=token)[1])
+    # It is evaluated already, and answered at once.
+    again, body = post(stack, token, Prefer="wait=30")
+    assert (again.status, body["node_count"], len(body["nodes"]["results"])) == (200, 3, 2)
+
+
+def test_a_request_that_begins_a_preview_says_why_it_waits_no_longer(
+    stack: Stack, token: str
+) -> None:
+    response, body = post(stack, token, Prefer="wait=1")
+    assert (response.status, body["state"], response.headers["Retry-After"]) == (
+        *(202, "evaluating", "1"),
+    )
+    assert response.headers["Preference-Applied"] == "wait=1"
+    older = in_thread(lambda: post(stack, token, "//node[1]", Prefer="wait=30"))
+    until(lambda: Preview.objects.filter(expression__text="//node[1]").exists(), "the older")
+    kept = post(stack, token, "//node[2]", Prefer="wait=30", Idempotency_Key="k")[0]
+    assert (kept.status, kept.headers["Preference-Applied"]) == (202, None)
+    response, body = done(older)
+    assert (response.status, body["code"]) == (410, "preview_gone")
+    refused, body = post(stack, token, "//node[", Prefer="wait=30")
+    assert (refused.status, body["code"]) == (400, "invalid_definition")
 
 
 def counted(stack: Stack, sample: str) -> float:

@@ -2,57 +2,39 @@
 
 from __future__ import annotations
 
-import shutil
-import signal
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from urllib.parse import unquote
 
-import pytest
 from pymemcache.client.base import Client
 
-from loadtest.rig.stack import end_with_parent, free_port
-
-MISSING = "there is no memcached here: apt-get install memcached"
-START_SECONDS = 10.0
+from tests.support.daemon import Daemon
 
 
-class Memcached:
-    """A server of 8 MiB, empty; it can be stopped, frozen and started again at the same port."""
+class Memcached(Daemon):
+    """A server of 8 MiB."""
+
+    program = "memcached"
 
     def __init__(self, *options: str) -> None:
-        if shutil.which("memcached") is None:
-            pytest.skip(MISSING)
-        self._options = options
-        self.port = free_port()
+        super().__init__(*options)
         self.place = f"127.0.0.1:{self.port}"
-        self._process: subprocess.Popen[bytes] | None = None
         self.start()
 
-    def start(self) -> None:
-        command = ["memcached", "-l", "127.0.0.1", "-p", str(self.port), "-U", "0", "-t", "1"]
-        self._process = subprocess.Popen(
-            [*command, "-m", "8", "-u", "root", *self._options],
-            stderr=subprocess.DEVNULL,
-            preexec_fn=end_with_parent,  # noqa: PLW1509 - it calls the kernel alone
-        )
-        end = time.monotonic() + START_SECONDS
-        while not self._answers():
-            assert time.monotonic() < end, "memcached does not start"
-            time.sleep(0.005)
+    def arguments(self) -> list[str]:
+        listening = ["-l", "127.0.0.1", "-p", str(self.port), "-U", "0"]
+        return [*listening, "-t", "1", "-m", "8", "-u", "root"]
 
-    def _answers(self) -> bool:
+    def is_ready(self) -> bool:
         with suppress(OSError):
             socket.create_connection(("127.0.0.1", self.port), 1).close()
             return True
         return False
 
     def contents(self) -> dict[str, bytes]:
-        """All that it has."""
         with socket.create_connection(("127.0.0.1", self.port), 5) as link, self.client() as client:
             lines = self._dumped(link)
             keys = [unquote(line.split()[0].removeprefix("key=")) for line in lines]
@@ -69,28 +51,9 @@ class Memcached:
                 break
         return [] if first == "END\n" else [first, *iter(answer.readline, "END\n")]
 
-    def restart(self, contents: dict[str, bytes]) -> None:
-        """It comes back with what it had at some time."""
-        self.stop()
-        self.start()
+    def load(self, contents: dict[str, bytes]) -> None:
         with self.client() as client:
             client.set_many(contents)
-
-    def freeze(self) -> None:
-        self._signal(signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        self._signal(signal.SIGCONT)
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
-    def _signal(self, number: int) -> None:
-        assert self._process is not None
-        self._process.send_signal(number)
 
     @contextmanager
     def client(self) -> Iterator[Client]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 import pytest
@@ -30,23 +30,36 @@ from tests.workers import mockapi
 from tests.workers.running import run
 from tests.workers.test_worker import FAULTS, Rig
 
+T = TypeVar("T")
+
 
 def answer_to(fault: Any, ask: Callable[[Client], Awaitable[Any]] | None = None) -> ServerError:
     """The error that a heartbeat (or `ask`) gets when the API answers by the fault."""
 
-    async def story() -> ServerError:
-        rig = Rig()
+    async def story(rig: Rig) -> ServerError:
         rig.client = Client(rig.reactor, rig.url, mockapi.TOKEN, seconds=0.5, most_page_bytes=5000)
         rig.partition(1, ["<node/>"])
         rig.api.faults["heartbeat"].append(fault)
         rig.api.faults["batch"].append(fault)
         with pytest.raises(ServerError) as caught:
             await (ask or beat)(rig.client)
-        await rig.client.close()
-        await rig.close()
         return caught.value
 
-    return run(story())
+    return tell(story)
+
+
+def tell(story: Callable[[Rig], Awaitable[T]]) -> T:
+    """What a story with a worker's rig gives; the rig is closed after it."""
+
+    async def told() -> T:
+        rig = Rig()
+        try:
+            return await story(rig)
+        finally:
+            await rig.client.close()
+            await rig.close()
+
+    return run(told())
 
 
 async def beat(client: Client) -> Any:
@@ -133,17 +146,14 @@ def test_a_page_is_bounded_whether_or_not_its_frame_declares_a_size(is_sized: bo
 
 
 def test_a_page_is_not_unpacked_to_see_how_to_go_on() -> None:
-    async def story() -> None:
-        rig = Rig()
+    async def story(rig: Rig) -> None:
         # The header of a frame, and nothing that could be unpacked.
         data = zstandard.compress(b"x" * 4000)[:8]
         rig.api.faults["batch"].append(mockapi.body(data, **HEAD, Tagmill_Next="17"))
         page = await fetch(rig.client)
         assert (page.rev, page.next, page.is_empty, page.data) == (4, 17, False, data)
-        await rig.client.close()
-        await rig.close()
 
-    run(story())
+    tell(story)
 
 
 @pytest.mark.parametrize(
@@ -162,8 +172,7 @@ def test_a_page_with_a_node_that_does_not_fit_is_refused(node: dict[str, object]
 
 
 def test_a_page_that_is_not_compressed_is_read_too() -> None:
-    async def story() -> None:
-        rig = Rig()
+    async def story(rig: Rig) -> None:
         batch = {"nodes": [], "next": None, "rev": 4, "partition": 1}
         head = {"Tagmill_Rev": "4", "Tagmill_Empty": "true"}
         rig.api.faults["batch"].append(mockapi.body(orjson.dumps(batch), **head))
@@ -172,10 +181,8 @@ def test_a_page_that_is_not_compressed_is_read_too() -> None:
         assert pages.nodes(page.data) == []
         registered = await rig.client.register(Register("w", "lxml", "1"))
         assert registered.worker == "worker-1"
-        await rig.client.close()
-        await rig.close()
 
-    run(story())
+    tell(story)
 
 
 KEY = frames.identity(MADE.content)
@@ -192,8 +199,7 @@ NAMES = page_of(BRINGS, Tagmill_Dictionaries=str(KEY))
 
 @pytest.mark.parametrize("is_packed", [True, False])
 def test_a_dictionary_is_fetched_once_and_each_page_is_whole(is_packed: bool) -> None:
-    async def story() -> None:
-        rig = Rig()
+    async def story(rig: Rig) -> None:
         rig.api.faults["batch"] += [NAMES, NAMES]
         packed = mockapi.body(zstandard.compress(MADE.content), Content_Encoding="zstd")
         rig.api.faults["dictionary"].append(packed if is_packed else mockapi.body(MADE.content))
@@ -206,33 +212,25 @@ def test_a_dictionary_is_fetched_once_and_each_page_is_whole(is_packed: bool) ->
         for cut in (kept.data[:-1], kept.data[:10], kept.data + b"x", pages.JOINED):
             with pytest.raises(ProtocolError, match="a page"):
                 pages.packed(1, 4, cut)
-        await rig.client.close()
-        await rig.close()
 
-    run(story())
+    tell(story)
 
 
 def test_a_page_whose_dictionary_has_gone_is_asked_for_whole() -> None:
-    async def story() -> None:
-        rig = Rig()
+    async def story(rig: Rig) -> None:
         whole = PackedBatch(1, 4, BRINGS.nodes, None, {KEY: MADE.content})
         rig.api.faults["batch"] += [NAMES, page_of(whole)]
         assert pages.entries((await fetch(rig.client)).data) == NODES
         assert [call for call, _ in rig.api.requests] == ["batch", "dictionary", "batch"]
-        await rig.client.close()
-        await rig.close()
 
-    run(story())
+    tell(story)
 
 
 def test_another_dictionary_than_was_named_is_a_protocol_error() -> None:
-    async def story() -> None:
-        rig = Rig()
+    async def story(rig: Rig) -> None:
         rig.api.faults["batch"].append(NAMES)
         rig.api.faults["dictionary"].append(mockapi.body(b"another"))
         with pytest.raises(ProtocolError, match=str(KEY)):
             await fetch(rig.client)
-        await rig.client.close()
-        await rig.close()
 
-    run(story())
+    tell(story)

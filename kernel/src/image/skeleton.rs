@@ -8,7 +8,7 @@
 
 use super::MIN_DOCUMENTS;
 use super::census::{Census, Rule};
-use super::store::{Child, ElementId, PairId, Store};
+use super::store::{Child, ElementId, NameId, PairId, Store};
 use crate::error::ImageError;
 use crate::intern::StrId;
 
@@ -22,6 +22,9 @@ pub struct Skeleton {
     rows: Vec<ElementId>,
     /// The attribute of the skeleton for each attribute.
     pairs: Vec<PairId>,
+    /// The attributes of each name that were replaced, and the one that replaced them.
+    replaced_pairs: Vec<Vec<PairId>>,
+    stand_ins: Vec<PairId>,
     /// The rows whose string-values may have changed, by bits.
     changed: Vec<u64>,
     /// The rows that have a replaced text of their own.
@@ -91,6 +94,16 @@ impl Skeleton {
         self.pairs[id as usize]
     }
 
+    /// The attributes of a name that were replaced, all by one.
+    pub fn replaced_pairs(&self, name: NameId) -> &[PairId] {
+        &self.replaced_pairs[name as usize]
+    }
+
+    /// The attribute of the image that replaced others of its name, if there is one.
+    pub fn stand_in(&self, name: NameId) -> Option<PairId> {
+        Some(self.stand_ins[name as usize]).filter(|&pair| pair != NONE)
+    }
+
     /// Whether a row's string-value may be another now.
     #[inline]
     pub fn is_changed(&self, id: ElementId) -> bool {
@@ -115,7 +128,10 @@ impl Skeleton {
 
     pub(super) fn nbytes(&self) -> usize {
         let lists = self.replaced.len() + self.lengths.len() + self.alike.len();
-        let words = self.rows.len() + self.pairs.len() + lists;
+        let pairs = self.replaced_pairs.iter().map(Vec::capacity).sum::<usize>();
+        // A list of its own is three words for each name.
+        let names = self.stand_ins.len() * 7;
+        let words = self.rows.len() + self.pairs.len() + lists + pairs + names;
         let next = self.next.as_ref().map_or(0, |next| next.nbytes());
         self.store.nbytes() + words * 4 + self.changed.len() * 8 + next
     }
@@ -127,9 +143,8 @@ struct Builder<'s> {
     made: Skeleton,
     /// The texts of the skeleton, by their numbers in the image.
     texts: Vec<StrId>,
-    /// What stands for the rare texts of elements of a name, and for rare attributes of one.
+    /// What stands for the rare texts of elements of a name.
     text_of: Vec<StrId>,
-    pair_of: Vec<PairId>,
 }
 
 impl<'s> Builder<'s> {
@@ -139,6 +154,8 @@ impl<'s> Builder<'s> {
             store: Store::default(),
             rows: vec![NONE; image.elements().len()],
             pairs: vec![NONE; image.pair_count()],
+            replaced_pairs: vec![Vec::new(); names],
+            stand_ins: vec![NONE; names],
             changed: vec![0; image.elements().len().div_ceil(64)],
             replaced: Vec::new(),
             lengths: vec![0; image.elements().len()],
@@ -146,14 +163,7 @@ impl<'s> Builder<'s> {
             next: None,
         };
         let texts = vec![NONE; image.strings().len()];
-        Builder {
-            image,
-            census,
-            made,
-            texts,
-            text_of: vec![NONE; names],
-            pair_of: vec![NONE; names],
-        }
+        Builder { image, census, made, texts, text_of: vec![NONE; names] }
     }
 
     fn build(mut self) -> Result<Skeleton, ImageError> {
@@ -240,19 +250,24 @@ impl<'s> Builder<'s> {
     }
 
     fn pair(&mut self, pair: PairId) -> Result<PairId, ImageError> {
-        if self.made.pairs[pair as usize] == NONE {
-            let name = self.image.pair(pair).0 as usize;
-            let is_rare = self.census.is_replaced(name as u32, pair);
-            self.made.pairs[pair as usize] = if is_rare && self.pair_of[name] != NONE {
-                self.pair_of[name]
-            } else {
-                self.exact_pair(pair)?
-            };
-            if is_rare {
-                self.pair_of[name] = self.made.pairs[pair as usize];
-            }
+        if self.made.pairs[pair as usize] != NONE {
+            return Ok(self.made.pairs[pair as usize]);
         }
-        Ok(self.made.pairs[pair as usize])
+        let name = self.image.pair(pair).0;
+        let stand_in = self.made.stand_in(name);
+        let is_rare = self.census.is_replaced(name, pair);
+        let copy = match stand_in.filter(|_| is_rare) {
+            Some(stand_in) => {
+                self.made.replaced_pairs[name as usize].push(pair);
+                self.made.pairs[stand_in as usize]
+            }
+            None => self.exact_pair(pair)?,
+        };
+        if is_rare && stand_in.is_none() {
+            self.made.stand_ins[name as usize] = pair;
+        }
+        self.made.pairs[pair as usize] = copy;
+        Ok(copy)
     }
 
     fn exact_pair(&mut self, pair: PairId) -> Result<PairId, ImageError> {

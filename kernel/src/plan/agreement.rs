@@ -7,6 +7,7 @@ use crate::error::BudgetExceeded;
 use crate::eval::Evaluated;
 use crate::image::{Child, DOCUMENT, ElementId, NameId, PairId, Skeleton};
 
+use super::anchors::ValueTest;
 use super::columns::{Columns, Common};
 use super::local::Item;
 use super::looks::{Look, Seen};
@@ -133,31 +134,38 @@ impl<'a> Agreement<'a, '_> {
         look: Option<&Look<'a>>,
     ) -> Searched {
         let store = self.image.local.store;
-        for &pair in store.pairs_named(name) {
+        let replaced = self.skeleton.replaced_pairs(name);
+        self.image.local.budget.spend(1)?;
+        let Some(stand_in) = self.skeleton.stand_in(name).filter(|_| !replaced.is_empty()) else {
+            return Ok(());
+        };
+        if let Some(Look::Test(ValueTest::Equals(wanted) | ValueTest::Differs(wanted))) = look {
+            // Only the value that is wanted differs from all others.
+            let value = store.strings().find(wanted);
+            let pair = value.and_then(|value| store.find_pair(name, value));
+            if pair != Some(stand_in) {
+                let replaced = pair.filter(|&pair| self.is_replaced(pair, stand_in));
+                return replaced.map_or(Ok(()), |pair| found.add(store.elements_bearing(pair)));
+            }
+        }
+        let now = look.map(|look| look.see(self.image, Item::Attribute(stand_in))).transpose()?;
+        for &pair in replaced {
             self.image.local.budget.spend(1)?;
-            if self.differs(pair, look)? {
+            let is_same = match (look, &now) {
+                (Some(look), Some(now)) => {
+                    look.see(self.image, Item::Attribute(pair))?.outcome == now.outcome
+                }
+                _ => false,
+            };
+            if !is_same {
                 found.add(store.elements_bearing(pair))?;
             }
         }
         Ok(())
     }
 
-    /// Whether an attribute's value is another, or one that looks otherwise.
-    fn differs(&self, pair: PairId, look: Option<&Look<'a>>) -> Evaluated<bool> {
-        let (image, left) = (self.image.local.store, self.left.local.store);
-        let now = self.skeleton.pair(pair);
-        // What no document has was not copied.
-        if now == PairId::MAX {
-            return Ok(false);
-        }
-        let (before, value) =
-            (image.strings().get(image.pair(pair).1), left.strings().get(left.pair(now).1));
-        if before == value {
-            return Ok(false);
-        }
-        let Some(look) = look else { return Ok(true) };
-        let before = look.see(self.image, Item::Attribute(pair))?;
-        Ok(before.outcome != look.see(self.left, Item::Attribute(now))?.outcome)
+    fn is_replaced(&self, pair: PairId, stand_in: PairId) -> bool {
+        self.skeleton.pair(pair) == self.skeleton.pair(stand_in)
     }
 
     fn texts(&self, found: &mut Found, look: &Look<'a>) -> Searched {

@@ -6,6 +6,7 @@ use crate::image::ElementId;
 use super::agreement::Agreement;
 use super::columns::{Columns, Common};
 use super::needs::Needs;
+use super::places::Places;
 use super::reach::Reached;
 
 /// Where more of the documents than one of so many differ from what they have in common, all are
@@ -40,16 +41,18 @@ impl<'a> Columns<'a> {
         }
         self.local.budget.spend(documents.len())?;
         let alike = documents.iter().filter(|&&id| !is_other(id));
-        let mut rows: Vec<_> = alike.map(|&id| skeleton.row(id)).collect();
-        rows.sort_unstable();
-        rows.dedup();
-        let of_rows =
-            if rows.is_empty() { Vec::new() } else { columns.in_common(needs, &rows, ask)? };
+        let size = skeleton.store().elements().len();
+        self.local.budget.spend(size / 64)?;
+        let places = Places::of(alike.map(|&id| skeleton.row(id)), size);
+        let of_rows = match places.rows() {
+            [] => Vec::new(),
+            rows => columns.in_common(needs, rows, ask)?,
+        };
         let of_others = if others.is_empty() { Vec::new() } else { ask(self, &others)? };
         let mut of_others = of_others.into_iter();
         let answer = |&id: &ElementId| match is_other(id) {
             true => of_others.next().expect("each was asked about"),
-            false => of_rows[rows.partition_point(|&row| row < skeleton.row(id))],
+            false => of_rows[places.place(skeleton.row(id))],
         };
         Ok(documents.iter().map(answer).collect())
     }

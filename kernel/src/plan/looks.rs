@@ -170,6 +170,9 @@ impl<'a> OneValue<'_, 'a> {
     }
 
     fn passes(&self, item: Item, test: &ValueTest<'a>) -> Evaluated<bool> {
+        if let Some(text) = self.texts.single(item) {
+            return self.passes_text(text, test);
+        }
         Ok(match test {
             ValueTest::Present => true,
             ValueTest::Number(cmp, wanted) => cmp.numbers(self.number(item)?, *wanted),
@@ -181,6 +184,20 @@ impl<'a> OneValue<'_, 'a> {
             }
             ValueTest::StartsWith(wanted) => self.read(item, wanted.len())?.0.starts_with(wanted),
         })
+    }
+
+    /// Whether a value that is one text passes a test.
+    fn passes_text(&self, text: &str, test: &ValueTest<'a>) -> Evaluated<bool> {
+        let bytes = match test {
+            ValueTest::Present => 0,
+            ValueTest::Equals(wanted) | ValueTest::Differs(wanted) => wanted.len() + 1,
+            ValueTest::StartsWith(wanted) => wanted.len(),
+            ValueTest::Contains(_) => ALL,
+            ValueTest::Number(..) => number::is_none(text).unwrap_or(ALL),
+        };
+        self.looked_at(if text.len() <= bytes { ALL } else { bytes });
+        self.texts.local.budget.spend(1 + text.len().min(bytes) / 16)?;
+        Ok(test.holds(text))
     }
 }
 

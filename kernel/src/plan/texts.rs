@@ -75,6 +75,16 @@ impl<'a> Texts<'a> {
         Ok(Cow::Owned(whole))
     }
 
+    /// The string-value of a node, where it is one text of the store.
+    pub fn single(&self, item: Item) -> Option<&'a str> {
+        let store = self.local.store;
+        Some(store.strings().get(match item {
+            Item::Element(id) => return self.only_text(id),
+            Item::Text(id) | Item::Comment(id) => id,
+            Item::Attribute(pair) | Item::Instruction(pair) => store.pair(pair).1,
+        }))
+    }
+
     /// The beginning of a node's string-value: at least `bytes` of it, or all. Says whether it is all.
     pub fn beginning(&self, item: Item, bytes: usize) -> Evaluated<(Cow<'a, str>, bool)> {
         let Item::Element(id) = item else { return Ok((self.local.value(item)?, true)) };

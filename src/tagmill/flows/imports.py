@@ -17,6 +17,7 @@ from tagmill.config import load
 from tagmill.errors import Invalid, TagmillError, TooLarge
 from tagmill.fleet.documents import CheckedUpload, Upload, Verdict, check
 from tagmill.flows import ingest
+from tagmill.flows.ingest import Deletion
 
 # One transaction holds at most this much: its locks last well under a second. As much is checked
 # meanwhile.
@@ -24,6 +25,14 @@ MAX_LINES = 256
 MAX_BYTES = 4 * 1024 * 1024
 # The thread that reads and checks lines.
 AHEAD = "import-ahead"
+
+
+# What a line becomes for those who may not do everything. Raises what it is refused for.
+Guard = Callable[[Upload], Upload]
+
+
+def unguarded(upload: Upload) -> Upload:
+    return upload
 
 
 class Bulk(NamedTuple):
@@ -40,7 +49,8 @@ def _change(checked: Sequence[CheckedUpload]) -> list[Verdict]:
 
 
 def _delete(checked: Sequence[CheckedUpload]) -> list[Verdict]:
-    return ingest.delete_all([item.upload.system_id for item in checked])
+    uploads = (item.upload for item in checked)
+    return ingest.delete_all([Deletion(each.system_id, each.expects) for each in uploads])
 
 
 IMPORT = Bulk(
@@ -61,7 +71,9 @@ class _Line(NamedTuple):
     error: TagmillError | None = None
 
 
-def import_lines(lines: Iterable[bytes], bulk: Bulk = IMPORT) -> Iterator[dict[str, Any]]:
+def import_lines(
+    lines: Iterable[bytes], bulk: Bulk = IMPORT, guard: Guard = unguarded
+) -> Iterator[dict[str, Any]]:
     """For each line `{"system_id", "cluster"?, "hostname"?, "kind"?, "probes"?: {probe: XML}}`, of
     which `bulk` says what it may have, its verdict `{"line" (from 1), "system_id", "outcome",
     "rev"?, "settled"?, "error"?: {"code", "detail", ...}}`.
@@ -69,7 +81,7 @@ def import_lines(lines: Iterable[bytes], bulk: Bulk = IMPORT) -> Iterator[dict[s
     Blank lines have none. Good lines are stored whatever the others are. `lines` is used by one
     other thread; it may be waiting there still when this ends with an error.
     """
-    with contextlib.closing(_ahead(_chunks(lines, bulk))) as chunks:
+    with contextlib.closing(_ahead(_chunks(lines, bulk, guard))) as chunks:
         for chunk in chunks:
             yield from _store(chunk, bulk)
 
@@ -98,14 +110,14 @@ def _ahead(chunks: Iterator[list[_Line]]) -> Generator[list[_Line], None, None]:
         wanted.put(False)
 
 
-def _chunks(lines: Iterable[bytes], bulk: Bulk) -> Iterator[list[_Line]]:
+def _chunks(lines: Iterable[bytes], bulk: Bulk, guard: Guard) -> Iterator[list[_Line]]:
     """Lines that are stored together."""
     chunk: list[_Line] = []
     size = 0
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        chunk.append(_parse(number, line, bulk))
+        chunk.append(_parse(number, line, bulk, guard))
         size += len(line)
         if len(chunk) >= MAX_LINES or size >= MAX_BYTES:
             yield chunk
@@ -114,7 +126,7 @@ def _chunks(lines: Iterable[bytes], bulk: Bulk) -> Iterator[list[_Line]]:
         yield chunk
 
 
-def _parse(number: int, line: bytes, bulk: Bulk) -> _Line:
+def _parse(number: int, line: bytes, bulk: Bulk, guard: Guard) -> _Line:
     system_id: str | None = None
     try:
         limit = load().import_line_bytes
@@ -130,7 +142,7 @@ def _parse(number: int, line: bytes, bulk: Bulk) -> _Line:
             raise Invalid(f"a line is an object with {', '.join(bulk.fields)}")
         if isinstance(given.get("system_id"), str):
             system_id = given["system_id"]
-        return _Line(number, system_id, check(_upload(given, bulk)))
+        return _Line(number, system_id, check(guard(_upload(given, bulk))))
     except TagmillError as error:
         return _Line(number, system_id, error=error)
 

@@ -20,7 +20,6 @@ from tagmill.errors import (
     DatabaseUnavailable,
     Invalid,
     NotFound,
-    PreconditionFailed,
     TagmillError,
 )
 from tagmill.fleet import at_rest, clusters
@@ -157,14 +156,19 @@ def delete(system_id: str, expects: Callable[[Stored], None] | None = None) -> b
     return bool(verdict.settled)
 
 
-def delete_all(system_ids: Sequence[str]) -> list[Verdict]:
+def delete_all(wanted: Sequence[Deletion]) -> list[Verdict]:
     """As `delete`, for all of these in one transaction: a verdict for each, in their order. Those
     that do not exist are refused each for itself, and what comes twice is gone the second time."""
-    wanted = [Deletion(system_id) for system_id in dict.fromkeys(system_ids)]
-    found: dict[str, Verdict] = _attempt(lambda: _delete(wanted))
-    left = {key: verdict for key, verdict in found.items() if verdict.error is None}
+    once = list({item.system_id: item for item in wanted}.values())
+    found: dict[str, Verdict] = _attempt(lambda: _delete(once))
     missing = {key: _missing(key, field="system_id") for key in found}
-    return [left.pop(key, missing[key]) for key in system_ids]
+    verdicts = []
+    for item in wanted:
+        key = item.system_id
+        verdicts.append(missing[key] if isinstance(found[key].error, NotFound) else found[key])
+        if found[key].error is None:
+            found[key] = missing[key]
+    return verdicts
 
 
 def delete_requests(wanted: Sequence[Deletion]) -> list[Verdict | Exception]:
@@ -380,7 +384,7 @@ def _write(change: _Change, node: Stored | None, held: HeldPartitions, writes: W
         if checked.upload.expects is not None:
             checked.upload.expects(node)
         check_probes(checked, node)
-    except (Invalid, PreconditionFailed) as error:
+    except TagmillError as error:
         return Verdict(system_id, "refused", error=error)
     if node is None:
         rev = writes.create(checked, _room(held, change.cluster_id))

@@ -1,5 +1,5 @@
 -- name: bitmaps
--- For the next partitions, of one cluster or of all: their slots, the slots of live nodes with the hostname
+-- For the next partitions, of some clusters or of all: their slots, the slots of live nodes with the hostname
 -- given, and the nodes of each tag given, in the order of the tags; null where there are none. The nodes of a
 -- tag are its published match, or its assignments where it has no published expression. Each bitmap is read
 -- by its key: a join would read all of its partition.
@@ -27,7 +27,7 @@ LEFT JOIN (
     WHERE n.hostname = %(hostname)s AND n.deleted_at IS NULL
     GROUP BY n.partition_id
 ) named ON named.partition_id = p.id
-WHERE p.id >= %(first)s AND (%(cluster)s::bigint IS NULL OR p.cluster_id = %(cluster)s)
+WHERE p.id >= %(first)s AND (%(clusters)s::bigint[] IS NULL OR p.cluster_id = ANY(%(clusters)s))
 ORDER BY p.id
 LIMIT %(most)s
 
@@ -249,7 +249,7 @@ LEFT JOIN assignment a ON a.partition_id = p.id AND a.tag_id = %(tag)s
 
 
 -- name: nodes_before
--- The live nodes, of one cluster or of all, whose system_id is below one (null: below none), the last first; as
+-- The live nodes, of some clusters or of all, whose system_id is below one (null: below none), the last first; as
 -- `nodes_at` shows them. An index has them in this order.
 SELECT n.partition_id, n.slot, n.system_id, n.hostname, n.kind, c.name, c.uuid, n.rev, n.created_at,
        n.updated_at
@@ -257,7 +257,7 @@ FROM node n
 JOIN partition p ON p.id = n.partition_id
 JOIN cluster c ON c.id = p.cluster_id
 WHERE n.deleted_at IS NULL AND (%(after)s::text IS NULL OR n.system_id < %(after)s)
-  AND (%(cluster)s::bigint IS NULL OR p.cluster_id = %(cluster)s)
+  AND (%(clusters)s::bigint[] IS NULL OR p.cluster_id = ANY(%(clusters)s))
 ORDER BY n.system_id DESC
 LIMIT %(most)s
 
@@ -270,7 +270,7 @@ FROM node n
 JOIN partition p ON p.id = n.partition_id
 JOIN cluster c ON c.id = p.cluster_id
 WHERE n.deleted_at IS NULL AND (%(after)s::text IS NULL OR n.system_id > %(after)s)
-  AND (%(cluster)s::bigint IS NULL OR p.cluster_id = %(cluster)s)
+  AND (%(clusters)s::bigint[] IS NULL OR p.cluster_id = ANY(%(clusters)s))
 ORDER BY n.system_id
 LIMIT %(most)s
 
@@ -605,11 +605,11 @@ ORDER BY 2
 
 
 -- name: tombstones
--- The slots of deleted nodes by partition, of one cluster or of all.
+-- The slots of deleted nodes by partition, of some clusters or of all.
 SELECT n.partition_id, array_agg(n.slot)
 FROM node n
 JOIN partition p ON p.id = n.partition_id
-WHERE n.deleted_at IS NOT NULL AND (%(cluster)s::bigint IS NULL OR p.cluster_id = %(cluster)s)
+WHERE n.deleted_at IS NOT NULL AND (%(clusters)s::bigint[] IS NULL OR p.cluster_id = ANY(%(clusters)s))
 GROUP BY n.partition_id
 
 

@@ -4,10 +4,14 @@ import { api, isAborted, Problem } from "./http.mjs";
 import { live } from "./live.mjs";
 import { allowed } from "./session.mjs";
 
-// A pause in typing, short enough for an answer 300 ms after the last key.
-const TYPING_MS = 90;
-// So long the answer is waited for, which has it soonest. What takes longer is heard of by the event
-// stream: a preview that nobody evaluates holds no connection.
+// Pauses in typing, short enough for an answer 300 ms after the last key: a check costs little, and is
+// there when the preview is asked for.
+const CHECK_MS = 20;
+const PREVIEW_MS = 60;
+// So long the answer is waited for, which has it soonest: a second in the request that asks for it, then
+// in one that shows how far it is. What takes longer is heard of by the event stream: a preview that
+// nobody evaluates holds no connection.
+const FIRST_WAIT_SECONDS = 1;
 const WAIT_SECONDS = 2;
 const LOOK_MS = 10_000;
 const GONE = new Set(["preview_gone", "not_found"]);
@@ -51,7 +55,7 @@ export class Preview extends EventTarget {
       return;
     }
     this.isWaiting = true;
-    this.timer = setTimeout(() => this.run(asked), now ? 0 : TYPING_MS);
+    this.timer = setTimeout(() => this.run(asked, now ? 0 : PREVIEW_MS - CHECK_MS), now ? 0 : CHECK_MS);
     this.say();
   }
 
@@ -66,10 +70,11 @@ export class Preview extends EventTarget {
     if (this.asked !== null) this.ask(this.asked, { now: true });
   }
 
-  /** @param {Asked} asked */
-  async run(asked) {
+  /** @param {Asked} asked @param {number} rest Of the pause. */
+  async run(asked, rest) {
     const running = (this.running = new AbortController());
     const { signal } = running;
+    const rested = new Promise((done) => setTimeout(done, rest));
     const { definition, namespaces } = asked;
     try {
       const { error, warnings } = await api("definitions/check", {
@@ -85,7 +90,10 @@ export class Preview extends EventTarget {
         return this.say();
       }
       this.say();
-      let found = await api("previews/?limit=1", { method: "POST", body: { ...asked, client: this.client }, signal });
+      await rested;
+      if (signal.aborted) return;
+      const body = { ...asked, client: this.client };
+      let found = await api("previews/?limit=1", { method: "POST", body, signal, wait: FIRST_WAIT_SECONDS });
       this.take(found);
       const ends = performance.now() + 1000 * WAIT_SECONDS;
       while (found.state === "evaluating") {
