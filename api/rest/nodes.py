@@ -9,7 +9,6 @@ from django.db.models import QuerySet
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import (
     OpenApiExample,
-    OpenApiParameter,
     extend_schema,
     extend_schema_field,
 )
@@ -169,14 +168,7 @@ class Nodes(Resource):
     @extend_schema(
         operation_id="nodes_list",
         responses={(200, "application/json"): NodeOut(many=True), (200, NDJSON): OpenApiTypes.STR},
-        parameters=[
-            OpenApiParameter(
-                "tag", str, many=True, description="Nodes that carry it. Repeat it: all of them."
-            ),
-            OpenApiParameter(
-                "not_tag", str, many=True, description="Nodes that do not. Repeat it: none of them."
-            ),
-        ],
+        parameters=[*node_filters.TAGS],
     )
     def get(self, request: Request) -> Response:
         """List the nodes
