@@ -7,14 +7,16 @@ from collections.abc import Iterable, Iterator
 
 from api.encoding import dumps
 from tagmill.flows import imports
-from tagmill.flows.imports import Bulk
+from tagmill.flows.imports import Bulk, Guard
 
 
-def answers(lines: Iterable[bytes], bulk: Bulk = imports.IMPORT) -> Iterator[bytes]:
+def answers(
+    lines: Iterable[bytes], bulk: Bulk = imports.IMPORT, guard: Guard = imports.unguarded
+) -> Iterator[bytes]:
     """NDJSON: the verdicts of `imports.import_lines`, then `{"summary": {"lines": n, ...}}` with
     the number of each outcome. A body cut short has no summary."""
     counts: Counter[str] = Counter()
-    for verdict in imports.import_lines(lines, bulk):
+    for verdict in imports.import_lines(lines, bulk, guard):
         counts[verdict["outcome"]] += 1
         yield _line(verdict)
     found = {name: counts[name] for name in bulk.outcomes}

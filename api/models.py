@@ -39,6 +39,27 @@ class UserToken(models.Model):
         return Role.parse(self.role)
 
 
+class ClusterRole(models.Model):
+    """What a user may do in one cluster, beside what the user's role allows everywhere
+    (`api.scopes`)."""
+
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="cluster_roles"
+    )
+    cluster = models.ForeignKey("fleet.Cluster", on_delete=models.CASCADE, related_name="+")
+    role = models.CharField(max_length=64)
+
+    class Meta:
+        db_table = "user_cluster_role"
+        ordering = ["id"]
+        constraints = [
+            models.UniqueConstraint(fields=["user", "cluster"], name="user_cluster_role_one")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user}: {self.role} in {self.cluster}"
+
+
 class OidcIdentity(models.Model):
     """Who a user is at a provider of OpenID Connect (`api.oidc`)."""
 

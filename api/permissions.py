@@ -1,4 +1,4 @@
-"""Who may do what: roles (api/roles.py) asked for by views, and what they mean in the admin site.
+"""Rights (api/rights.py) asked for by views, and what roles mean in the admin site.
 
 A role is membership in the Django group of its name. The same groups carry the permissions of
 Django's admin site, for users who are also `staff`.
@@ -6,7 +6,6 @@ Django's admin site, for users who are also `staff`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from django.apps import apps
@@ -14,6 +13,7 @@ from django.contrib.auth.management import create_permissions
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
+from api import rights
 from api.roles import GROUPS, Role
 from tagmill.work.models import WorkerToken
 
@@ -39,46 +39,32 @@ VIEWED = ("tags.tag", "fleet.cluster", "fleet.partition", "fleet.node", "tags.re
           "work.worker", "work.workertoken")  # fmt: skip
 
 
-class RolePermission(BasePermission):
+def needed_by(view: Any, method: str | None) -> Role:
     """The view's `roles` name the role for a method; without it, reading takes a viewer and
     everything else an operator. NONE is everybody who is somebody."""
+    needed: Role | None = getattr(view, "roles", {}).get(method)
+    if needed is None:
+        return Role.VIEWER if method in SAFE_METHODS else Role.OPERATOR
+    return needed
+
+
+class RolePermission(BasePermission):
+    """The role that a method takes. Where the view is `by_cluster`, the role in some clusters is
+    enough: the view keeps to what is `granted`."""
 
     def has_permission(self, request: Request, view: APIView) -> bool:
-        needed = getattr(view, "roles", {}).get(request.method)
-        if needed is None:
-            needed = Role.VIEWER if request.method in SAFE_METHODS else Role.OPERATOR
-        self.message = f"this takes the role {needed.label}: an administrator can give it"
-        return bool(request.user and request.user.is_authenticated) and may(request.user, needed)
+        needed = needed_by(view, request.method)
+        self.message = rights.refusal(needed)
+        if not (request.user and request.user.is_authenticated):
+            return False
+        if getattr(view, "by_cluster", False):
+            return rights.find(request.user, needed) is not None
+        return rights.may(request.user, needed)
 
 
 class IsWorker(BasePermission):
     def has_permission(self, request: Request, view: APIView) -> bool:
         return isinstance(request.auth, WorkerToken)
-
-
-def role_of(user: Any) -> Role:
-    """The rights of all the user's groups; where a token asks, only those that the token has too.
-    Asks the database once for each user object."""
-    if user is None or not user.is_authenticated or not user.is_active:
-        return Role.NONE
-    if not hasattr(user, "_tagmill_role"):
-        # By `all`: whoever lists users has fetched their groups.
-        names = {group.name for group in user.groups.all()} & GROUPS.keys()
-        limit_role(user, names, Role.ADMIN)
-    role: Role = user._tagmill_role
-    return role
-
-
-def limit_role(user: Any, groups: Iterable[str], most: Role) -> None:
-    """What `role_of` says of this user object from now on: the groups' rights, within `most`."""
-    role = Role.ADMIN if user.is_superuser else Role.NONE
-    for name in groups:
-        role |= GROUPS[name]
-    user._tagmill_role = role & most
-
-
-def may(user: Any, needed: Role) -> bool:
-    return needed in role_of(user)
 
 
 def make_groups(using: str, **_: Any) -> None:

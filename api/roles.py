@@ -42,3 +42,5 @@ class Role(enum.Flag):
 GROUPS: dict[str, Role] = {
     role.label: role for role in (Role.VIEWER, Role.UPLOADER, Role.OPERATOR, Role.ADMIN)
 }
+# A user may have one of these in some clusters alone; what an admin does concerns all of them.
+IN_CLUSTERS = (Role.VIEWER.label, Role.UPLOADER.label, Role.OPERATOR.label)

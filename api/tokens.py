@@ -16,7 +16,7 @@ from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
 from api.models import UserToken
-from api.permissions import limit_role, role_of
+from api.rights import limit_role, most
 from api.roles import GROUPS, Role
 from tagmill import sql
 from tagmill.config import load
@@ -57,7 +57,7 @@ def create_own(
     """As `create`, for a user who is known: at most what this user object may, which is less than
     the user where a token asks. Raises Invalid, TooManyTokens."""
     username = user.get_username()
-    has = role_of(user)
+    has = most(user)
     if has is Role.NONE:
         raise Invalid(f"{username!r} has no role, or is not active: {_HOW}", field="user")
     wanted = has if role is None else GROUPS[role]
@@ -91,7 +91,7 @@ def log_in(user: User) -> tuple[UserToken, str]:
         surplus = list(mine.values_list("id", flat=True)[keep:])
         UserToken.objects.filter(id__in=surplus).delete()
         lifetime = timedelta(hours=load().login_hours)
-        return _insert(user, role_of(user), lifetime, is_login=True)
+        return _insert(user, most(user), lifetime, is_login=True)
 
 
 class _Found:

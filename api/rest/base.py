@@ -15,21 +15,21 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.utils.urls import remove_query_param, replace_query_param
 
-from api import idempotency, pagination
+from api import idempotency, pagination, rights
 from api.idempotency import Replay
-from api.limits import SMALL, BodyLimit
+from api.limits import RETRY_SECONDS, SMALL, BodyLimit
 from api.models import IdempotentRequest
 from api.openapi import Says, Schema
 from api.packing import GZIP
 from api.pagination import KeysetPagination
+from api.permissions import needed_by
+from api.problems import Forbidden
 from api.rest import filters
 from api.rest.filters import Filter
+from api.rights import Scope
 from api.roles import Role
 from api.strict import refuse_conditions, refuse_encoding, refuse_unknown
 from tagmill.errors import Invalid, NotFound
-
-# Who was told that something is under way asks again after it.
-RETRY_SECONDS = 1
 
 
 class Strict(serializers.Serializer[Any]):
@@ -99,7 +99,9 @@ class Name(serializers.CharField):
 
 class Resource(GenericAPIView[Any]):
     """`roles`: the role a method takes, where it is not viewer for reading and operator for the
-    rest. `parameters`: the query parameters known, beside those of pages. `body_limit`: of what is
+    rest. `by_cluster`: the role in some clusters is enough, and every method keeps to
+    what is `granted`.
+    `parameters`: the query parameters known, beside those of pages. `body_limit`: of what is
     sent to it. `conditional`: the methods that check If-Match and If-None-Match; elsewhere they are
     refused. `keeps_answers`: POST takes an Idempotency-Key; not where the answer has a secret.
     `says`: what OpenAPI says of a method beyond its docstring. Of a list, `filters` are what GET
@@ -107,6 +109,7 @@ class Resource(GenericAPIView[Any]):
     `keyset`."""
 
     roles: ClassVar[dict[str, Role]] = {}
+    by_cluster: ClassVar[bool] = False
     body_limit: ClassVar[BodyLimit] = SMALL
     parameters: ClassVar[frozenset[str]] = frozenset()
     conditional: ClassVar[frozenset[str]] = frozenset()
@@ -169,6 +172,15 @@ class Resource(GenericAPIView[Any]):
     def known_parameters(cls, method: str | None) -> set[str]:
         pages = {"limit", "after"} if cls.has_pages else set()
         return {*cls.parameters, *pages, *(each.name for each in cls.lists(method))}
+
+    @cached_property
+    def granted(self) -> Scope:
+        """The clusters that the request may read or change."""
+        needed = needed_by(self, self.request.method)
+        found = rights.find(self.request.user, needed)
+        if found is None or not (found.clusters is None or self.by_cluster):
+            raise Forbidden(rights.refusal(needed))
+        return found
 
     @cached_property
     def asked(self) -> dict[str, Any]:

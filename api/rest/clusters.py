@@ -16,6 +16,7 @@ from api import etags
 from api.openapi import Says
 from api.rest import filters
 from api.rest.base import Name, Resource, Strict
+from api.rights import Scope
 from api.roles import Role
 from tagmill.fleet import clusters
 from tagmill.fleet.models import Cluster
@@ -36,15 +37,18 @@ class ClusterOut(serializers.Serializer[Any]):
     partition_count = serializers.IntegerField()
 
 
-def counted() -> QuerySet[Cluster]:
-    return Cluster.objects.annotate(
+def counted(scope: Scope | None = None) -> QuerySet[Cluster]:
+    """Those in the scope; without one, all."""
+    rows = Cluster.objects.annotate(
         node_count=Sum("partitions__node_count", default=0), partition_count=Count("partitions")
     )
+    return rows if scope is None or scope.ids is None else rows.filter(id__in=scope.ids)
 
 
-def cluster_named(key: str) -> Cluster:
-    """The cluster with this uuid or name. Raises NotFound."""
-    return clusters.named(key, among=counted())
+def cluster_named(key: str, scope: Scope | None = None) -> Cluster:
+    """The cluster with this uuid or name. Raises NotFound, also for one that is not in the
+    scope."""
+    return clusters.named(key, among=counted(scope))
 
 
 MADE = Says(
@@ -58,6 +62,7 @@ PREFIX = filters.text("prefix", "name__istartswith", "What the name begins with,
 
 class Clusters(Resource):
     roles = WRITING
+    by_cluster = True
     says = {"POST": MADE}
     has_pages = True
     filters = (PREFIX,)
@@ -68,7 +73,7 @@ class Clusters(Resource):
     @extend_schema(operation_id="clusters_list", responses=ClusterOut(many=True))
     def get(self, request: Request) -> Response:
         """List the clusters"""
-        return self.page(counted().values("id", *FIELDS), _bodies)
+        return self.page(counted(self.granted).values("id", *FIELDS), _bodies)
 
     @extend_schema(request=ClusterIn, responses={201: ClusterOut})
     def post(self, request: Request) -> Response:
@@ -86,6 +91,7 @@ def _bodies(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 class OneCluster(Resource):
     roles = WRITING
+    by_cluster = True
     conditional = frozenset({"PATCH", "DELETE"})
     says = {
         "GET": Says(headers=("ETag",)),
@@ -97,12 +103,12 @@ class OneCluster(Resource):
 
     def get(self, request: Request, cluster: str) -> Response:
         """Get a cluster"""
-        return _answer(cluster_named(cluster))
+        return _answer(cluster_named(cluster, self.granted))
 
     @extend_schema(request=ClusterIn)
     def patch(self, request: Request, cluster: str) -> Response:
         """Rename a cluster"""
-        found = cluster_named(cluster)
+        found = cluster_named(cluster, self.granted)
         clusters.rename(found, self.given(ClusterIn)["name"], _expected(request))
         return _answer(cluster_named(str(found.uuid)))
 
@@ -111,7 +117,7 @@ class OneCluster(Resource):
         """Delete a cluster
 
         It must have no nodes."""
-        delete_cluster(cluster_named(cluster), _expected(request))
+        delete_cluster(cluster_named(cluster, self.granted), _expected(request))
         return Response(status=204)
 
 

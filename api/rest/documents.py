@@ -28,6 +28,7 @@ SHOWN = {(200, "application/xml", "application/octet-stream"): OpenApiTypes.BINA
 
 class OneDocument(Resource):
     # PUT is native: api/server/documents.py.
+    by_cluster = True
     conditional = frozenset({"DELETE"})
     says = {
         "GET": Says(headers=("ETag",), errors=("document_damaged",)),
@@ -62,11 +63,11 @@ class OneDocument(Resource):
             raise NotFound(f"{system_id!r} has no document of the probe {self.probe!r}")
         expected = etags.condition(request.headers.get).of_document(self.probe)
         upload = Upload(system_id, probes={self.probe: None}, expects=expected)
-        verdict = store(upload, create=False)
+        verdict = store(self.granted.guarded(upload), create=False)
         return Response(status=204, headers=settled(verdict.settled))
 
     def _documents(self, system_id: str) -> Any:
-        return Document.objects.filter(node=node_named(system_id))
+        return Document.objects.filter(node=node_named(system_id, self.granted))
 
 
 def _file(found: Document) -> HttpResponse:

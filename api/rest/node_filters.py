@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from django.http import QueryDict
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework.response import Response
 
 from api import pagination
@@ -14,6 +15,7 @@ from api.rest import filters
 from api.rest.base import Resource
 from api.rest.clusters import cluster_named
 from api.rest.filters import Filter
+from api.rights import Scope
 from tagmill.errors import Invalid, NotFound
 from tagmill.tags import places
 from tagmill.tags.models import Tag
@@ -25,6 +27,16 @@ FILTERS = (
     filters.text("hostname_prefix", None, "What the hostname begins with, in any case."),
     filters.text("q", None, "What the hostname or the system_id begins with, in any case."),
     filters.text("text", None, "Text anywhere in the hostname or the system_id, in any case."),
+)
+
+# Lists of all nodes ask which tags they carry.
+TAGS = (
+    OpenApiParameter(
+        "tag", str, many=True, description="Nodes that carry it. Repeat it: all of them."
+    ),
+    OpenApiParameter(
+        "not_tag", str, many=True, description="Nodes that do not. Repeat it: none of them."
+    ),
 )
 
 
@@ -44,7 +56,7 @@ def _before(place: str) -> int:
 
 BEGIN = Filter(
     "begin",
-    "From this place on, `partition.slot` as in `tags/{name}/members`; not with `after`.",
+    "From this place on, `partition.slot` as in `members` and `places`; not with `after`.",
     {"type": "string", "pattern": r"^[0-9]{1,18}\.[0-9]{1,6}$"},
     _before,
 )
@@ -54,14 +66,14 @@ BEGIN = Filter(
 MAX_TAG_FILTERS = 20
 
 
-def of_list(asked: Mapping[str, Any], query: QueryDict) -> places.Filters:
-    """What the list of all nodes is asked for: its filters, and tags that nodes carry or do not.
-    Raises Invalid, and NotFound for a tag that does not exist: a typing error must not look like
-    no nodes."""
+def of_list(asked: Mapping[str, Any], query: QueryDict, scope: Scope) -> places.Filters:
+    """What the list of all nodes is asked for: its filters, and tags that nodes carry or do not; of
+    the nodes in the scope. Raises Invalid, and NotFound for a tag that does not exist: a typing
+    error must not look like no nodes."""
     with_tags, without = query.getlist("tag"), query.getlist("not_tag")
     if len(with_tags) + len(without) > MAX_TAG_FILTERS:
         raise Invalid(f"at most {MAX_TAG_FILTERS} tags in one question", field="tag")
-    return chosen(asked, tags=_tag_ids(with_tags), not_tags=_tag_ids(without))
+    return chosen(asked, scope, tags=_tag_ids(with_tags), not_tags=_tag_ids(without))
 
 
 def _tag_ids(names: Sequence[str]) -> tuple[int, ...]:
@@ -103,15 +115,18 @@ def page(view: Resource, wanted: places.Filters, bodies: Bodies) -> Response:
 
 
 def chosen(
-    asked: Mapping[str, Any], tags: Sequence[int] = (), not_tags: Sequence[int] = ()
+    asked: Mapping[str, Any],
+    scope: Scope,
+    tags: Sequence[int] = (),
+    not_tags: Sequence[int] = (),
 ) -> places.Filters:
-    """Raises NotFound for a cluster that does not exist: a typing error must not look like no
-    nodes."""
+    """What a list of the nodes in the scope is asked for. Raises NotFound for a cluster that does
+    not exist: a typing error must not look like no nodes."""
     cluster = asked.get("cluster")
     return places.Filters(
         tags=tags,
         not_tags=not_tags,
-        cluster=None if cluster is None else cluster_named(cluster).id,
+        clusters=scope.ids if cluster is None else [cluster_named(cluster, scope).id],
         hostname=asked.get("hostname"),
         kind=asked.get("kind"),
         hostname_prefix=asked.get("hostname_prefix", ""),

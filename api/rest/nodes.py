@@ -9,7 +9,6 @@ from django.db.models import QuerySet
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import (
     OpenApiExample,
-    OpenApiParameter,
     extend_schema,
     extend_schema_field,
 )
@@ -23,6 +22,7 @@ from api.openapi import Says
 from api.renderers import NDJSON
 from api.rest import filters, node_filters
 from api.rest.base import Resource, Strict, one
+from api.rights import Scope
 from api.roles import Role
 from tagmill.errors import Invalid
 from tagmill.fleet import incarnation
@@ -112,14 +112,17 @@ def live_nodes() -> QuerySet[Node]:
     return Node.objects.filter(deleted_at=None).select_related("partition__cluster")
 
 
-def node_named(system_id: str) -> Node:
-    """Raises NotFound."""
-    found: Node = one(live_nodes(), "node", system_id=system_id)
+def node_named(system_id: str, scope: Scope) -> Node:
+    """Raises NotFound, also for one that is not in the scope."""
+    nodes = live_nodes()
+    if scope.ids is not None:
+        nodes = nodes.filter(partition__cluster__in=scope.ids)
+    found: Node = one(nodes, "node", system_id=system_id)
     return found
 
 
-def answer(system_id: str, headers: dict[str, str], status: int = 200) -> Response:
-    node = node_named(system_id)
+def answer(system_id: str, scope: Scope, headers: dict[str, str], status: int = 200) -> Response:
+    node = node_named(system_id, scope)
     cluster = node.partition.cluster
     probes = node.documents.order_by("probe").values("probe", "size", "uploaded_at")
     body = {
@@ -150,6 +153,7 @@ def store(upload: Upload, *, create: bool) -> Verdict:
 
 
 class Nodes(Resource):
+    by_cluster = True
     roles = {"POST": Role.UPLOADER}
     says = {"GET": Says(errors=("not_found",)), "POST": MADE}
     has_pages = True
@@ -164,14 +168,7 @@ class Nodes(Resource):
     @extend_schema(
         operation_id="nodes_list",
         responses={(200, "application/json"): NodeOut(many=True), (200, NDJSON): OpenApiTypes.STR},
-        parameters=[
-            OpenApiParameter(
-                "tag", str, many=True, description="Nodes that carry it. Repeat it: all of them."
-            ),
-            OpenApiParameter(
-                "not_tag", str, many=True, description="Nodes that do not. Repeat it: none of them."
-            ),
-        ],
+        parameters=[*node_filters.TAGS],
     )
     def get(self, request: Request) -> Response:
         """List the nodes
@@ -181,7 +178,7 @@ class Nodes(Resource):
         lines that `nodes/import` takes: with `include=probes` their documents, too."""
         if self.asked.get("include") == PROBES:
             raise Invalid(f"documents come with `Accept: {NDJSON}` alone", field="include")
-        found = node_filters.of_list(self.asked, request.query_params)
+        found = node_filters.of_list(self.asked, request.query_params, self.granted)
         include = self.asked.get("include")
         return node_filters.page(self, found, lambda rows: _bodies(rows, include))
 
@@ -206,13 +203,13 @@ class Nodes(Resource):
         With or without its documents, by their probes."""
         given = self.given(NodeIn)
         system_id = given["system_id"]
-        verdict = store(_upload(system_id, given), create=True)
-        return _made(request, verdict)
+        verdict = store(self.granted.guarded(_upload(system_id, given)), create=True)
+        return _made(request, verdict, self.granted)
 
 
-def _made(request: Request, verdict: Verdict) -> Response:
+def _made(request: Request, verdict: Verdict, scope: Scope) -> Response:
     place = reverse("node", [verdict.system_id], request=request)
-    return answer(verdict.system_id, {"Location": place, **settled(verdict.settled)}, 201)
+    return answer(verdict.system_id, scope, {"Location": place, **settled(verdict.settled)}, 201)
 
 
 def _bodies(rows: Sequence[places.Found], include: str | None) -> list[dict[str, Any]]:
@@ -229,6 +226,7 @@ def _body(node: places.Found) -> dict[str, Any]:
 
 
 class OneNode(Resource):
+    by_cluster = True
     roles = {"PUT": Role.UPLOADER, "PATCH": Role.UPLOADER}
     conditional = frozenset({"PUT", "PATCH", "DELETE"})
     body_limit = limits.LARGE
@@ -245,7 +243,7 @@ class OneNode(Resource):
         """Get a node
 
         With its tags, and which documents it has."""
-        return answer(system_id, {})
+        return answer(system_id, self.granted, {})
 
     @extend_schema(
         operation_id="nodes_replace",
@@ -258,10 +256,11 @@ class OneNode(Resource):
         The node is as the body says, whatever it was: documents of other probes are deleted, and
         without a `hostname` it has none. Without a `cluster` it stays where it is. `If-None-Match:
         *` makes a node only where there is none."""
-        verdict = replacing.put(_upload(system_id, self.given(NodeWhole), _expected(request)))
+        whole = _upload(system_id, self.given(NodeWhole), _expected(request))
+        verdict = replacing.put(self.granted.guarded(whole))
         if verdict.outcome == "created":
-            return _made(request, verdict)
-        return answer(system_id, settled(verdict.settled))
+            return _made(request, verdict, self.granted)
+        return answer(system_id, self.granted, settled(verdict.settled))
 
     @extend_schema(request=NodeChange)
     def patch(self, request: Request, system_id: str) -> Response:
@@ -269,25 +268,27 @@ class OneNode(Resource):
 
         Another `cluster` moves the node, with its documents and manual tags."""
         change = _upload(system_id, self.given(NodeChange), _expected(request))
-        verdict = store(change, create=False)
-        return answer(system_id, settled(verdict.settled))
+        verdict = store(self.granted.guarded(change), create=False)
+        return answer(system_id, self.granted, settled(verdict.settled))
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, system_id: str) -> Response:
         """Delete a node
 
         Its documents go with it."""
-        is_settled = together.delete(system_id, _expected(request))
+        gone = self.granted.guarded(Upload(system_id, expects=_expected(request)))
+        is_settled = together.delete(system_id, gone.expects)
         return Response(status=204, headers=settled(is_settled))
 
 
 class TagsOfNode(Resource):
+    by_cluster = True
     serializer_class = NodeTags
     queryset = Node.objects.all()
 
     def get(self, request: Request, system_id: str) -> Response:
         """List the tags of a node"""
-        node = node_named(system_id)
+        node = node_named(system_id, self.granted)
         return Response({"tags": places.tags_of([places.key(node.partition_id, node.slot)])[0]})
 
 

@@ -19,11 +19,11 @@ from api import limits, tokens
 from api.login import LoginThrottle
 from api.models import UserToken
 from api.openapi import Says
-from api.permissions import role_of
 from api.problems import Forbidden, Unauthorized
 from api.rest import filters
 from api.rest.base import Name, Resource, Strict, one
 from api.rest.clusters import cluster_named
+from api.rights import in_clusters, role_of
 from api.roles import GROUPS, Role
 from tagmill.errors import Invalid
 from tagmill.fleet import clusters
@@ -49,7 +49,11 @@ class Issued(serializers.Serializer[Any]):
 
 class WhoAmI(serializers.Serializer[Any]):
     user = serializers.CharField()
-    role = serializers.CharField(help_text="What the token and its user may do both.")
+    role = serializers.CharField(help_text="What the token and its user may do both, everywhere.")
+    clusters = serializers.DictField(
+        child=serializers.CharField(),
+        help_text="The same in single clusters, where it is more, by the cluster's name.",
+    )
 
 
 class Token(Resource):
@@ -75,7 +79,11 @@ class Token(Resource):
     @extend_schema(operation_id="auth_whoami")
     def get(self, request: Request) -> Response:
         """Say who asks, and with which role"""
-        return Response({"user": request.user.get_username(), "role": role_of(request.user).label})
+        user = request.user
+        role = role_of(user)
+        more = {each.name: each.role for each in in_clusters(user) if each.role not in role}
+        clusters = {name: (found | role).label for name, found in more.items()}
+        return Response({"user": user.get_username(), "role": role.label, "clusters": clusters})
 
     @extend_schema(request=Credentials, responses={201: Issued}, auth=[])
     def post(self, request: Request) -> Response:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib.auth.models import User
+from django.db import transaction
 from django.db.models import Count, Q, QuerySet
 from django.db.models.functions import Now
 from drf_spectacular.utils import extend_schema
@@ -12,23 +13,43 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from api import users
+from api import limits, users
 from api.openapi import Says
-from api.permissions import role_of
 from api.rest import filters
 from api.rest.base import Resource, Strict, one
-from api.roles import GROUPS, Role
+from api.rights import role_of
+from api.roles import GROUPS, IN_CLUSTERS, Role
+from tagmill.errors import Invalid
 
 ADMIN = {"GET": Role.ADMIN, "PATCH": Role.ADMIN}
 
 
+MAX_CLUSTERS = 1000
+
+
 class UserIn(Strict):
-    role = serializers.ChoiceField(list(GROUPS), allow_null=True, help_text="Null takes it away.")
+    role = serializers.ChoiceField(
+        list(GROUPS), required=False, allow_null=True, help_text="Null takes it away."
+    )
+    clusters = serializers.DictField(
+        child=serializers.ChoiceField(list(IN_CLUSTERS), allow_null=True),
+        required=False,
+        help_text="Roles in single clusters, by name or uuid, beside the one that holds "
+        "everywhere. Null takes one away; clusters that are not named are left as they are.",
+    )
+
+    def validate_clusters(self, value: dict[str, Any]) -> dict[str, Any]:
+        if len(value) > MAX_CLUSTERS:
+            raise serializers.ValidationError(f"at most {MAX_CLUSTERS} at once")
+        return value
 
 
 class UserOut(serializers.Serializer[Any]):
     name = serializers.CharField()
-    role = serializers.CharField(help_text="`none` for somebody without one.")
+    role = serializers.CharField(help_text="Everywhere; `none` for somebody without one.")
+    clusters = serializers.DictField(
+        child=serializers.CharField(), help_text="Roles in single clusters, by the cluster's name."
+    )
     is_active = serializers.BooleanField()
     token_count = serializers.IntegerField(help_text="Those that have not expired.")
     last_login = serializers.DateTimeField(allow_null=True)
@@ -37,7 +58,7 @@ class UserOut(serializers.Serializer[Any]):
 def all_users() -> QuerySet[User]:
     alive = Q(api_tokens__expires_at=None) | Q(api_tokens__expires_at__gt=Now())
     counted = User.objects.annotate(token_count=Count("api_tokens", filter=alive))
-    return counted.prefetch_related("groups")
+    return counted.prefetch_related("groups", "cluster_roles__cluster")
 
 
 def _has_role(role: str) -> Q:
@@ -70,6 +91,7 @@ def _body(user: Any) -> dict[str, Any]:
     return {
         "name": user.username,
         "role": role_of(user).label,
+        "clusters": {each.cluster.name: each.role for each in user.cluster_roles.all()},
         "is_active": user.is_active,
         "token_count": user.token_count,
         "last_login": user.last_login,
@@ -78,6 +100,7 @@ def _body(user: Any) -> dict[str, Any]:
 
 class OneUser(Resource):
     says = {"PATCH": Says(errors=("conflict",))}
+    body_limit = limits.LIST
     roles = ADMIN
     serializer_class = UserOut
     queryset = User.objects.all()
@@ -90,9 +113,14 @@ class OneUser(Resource):
     def patch(self, request: Request, username: str) -> Response:
         """Give a user another role
 
-        Up or down. All the user's tokens and sessions follow at once. A superuser's is not changed
-        so."""
-        users.set_role(
-            one(User.objects.all(), "user", username=username).username, self.given(UserIn)["role"]
-        )
+        Up or down, everywhere or in single clusters. All the user's tokens and sessions follow at
+        once. A superuser's is not changed so."""
+        name = one(User.objects.all(), "user", username=username).username
+        given = self.given(UserIn)
+        if not given:
+            raise Invalid("send `role`, `clusters`, or both", field="role")
+        with transaction.atomic():
+            if "role" in given:
+                users.set_role(name, given["role"])
+            users.set_cluster_roles(name, given.get("clusters", {}))
         return Response(_body(one(all_users(), "user", username=username)))

@@ -188,10 +188,10 @@ def put_all(asked: Sequence[Put]) -> list[Verdict | BaseException]:
     return [found[number] for number in range(len(asked))]
 
 
-def _upload(asked: Put, user: Any) -> Upload:
+def _upload(asked: Put, by: users.Admitted | TagmillError) -> Upload:
     """Raises Unauthorized, Forbidden, and what is wrong with the request."""
-    if isinstance(user, TagmillError):
-        raise user
+    if isinstance(by, TagmillError):
+        raise by
     if asked.form is not None:
         users.refuse_forged(asked.form)
     asked.refuse()
@@ -202,7 +202,8 @@ def _upload(asked: Put, user: Any) -> Upload:
         refuse_type(asked.content_type, *XML)
     xml = unpacked(asked.body, asked.coding, DOCUMENT)
     probes = {asked.probe: xml}
-    return Upload(asked.system_id, asked.cluster, probes=probes, expects=_expected(asked))
+    upload = Upload(asked.system_id, asked.cluster, probes=probes, expects=_expected(asked))
+    return by.scope.guarded(upload)
 
 
 def _expected(asked: Put) -> Callable[[Any], None]:
@@ -218,13 +219,12 @@ def _expected(asked: Put) -> Callable[[Any], None]:
     return check
 
 
-def _actor(asked: Sequence[Put], known: Mapping[users.Shown, Any]) -> Actor:
+def _actor(
+    asked: Sequence[Put], known: Mapping[users.Shown, users.Admitted | TagmillError]
+) -> Actor:
     """Several uploads in one transaction have one actor, of whom no table that uploads change takes
     note: all of their users."""
-    names = {
-        known[item.credentials].get_username()
-        for item in asked
-        if not isinstance(known[item.credentials], TagmillError)
-    }
+    found = (known[item.credentials] for item in asked)
+    names = {by.user.get_username() for by in found if isinstance(by, users.Admitted)}
     request_id = asked[0].request_id if len(asked) == 1 else ""
     return Actor(", ".join(sorted(names)), "api", request_id)

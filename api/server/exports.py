@@ -15,6 +15,7 @@ from api.packing import Packer
 from api.renderers import NDJSON
 from api.rest import filters, node_filters
 from api.rest.nodes import INCLUDE, PROBES
+from api.roles import Role
 from api.server import users, versioned
 from api.server.http import Request, route_of
 from api.server.native import Native
@@ -83,7 +84,7 @@ def _accepted(request: Request) -> str:
 def admit(header: str, session: str, query: str) -> tuple[Filters, bool]:
     """What is asked for, and whether with documents, for who may see it; in a thread. Raises
     Unauthorized, Forbidden, NotFound, Invalid, UnknownField."""
-    users.viewer(header, session)
+    scope = users.scope(Role.VIEWER, header, session)
     given = QueryDict(query)
     refuse_unknown(given, PARAMETERS, "parameter")
     asked = filters.asked(FILTERS, given.dict())
@@ -92,4 +93,4 @@ def admit(header: str, session: str, query: str) -> tuple[Filters, bool]:
         raise Invalid(
             "tags come with JSON alone: a line is what `nodes/import` takes", field="include"
         )
-    return node_filters.of_list(asked, given), "include" in asked
+    return node_filters.of_list(asked, given, scope), "include" in asked

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.contrib.auth import get_user
@@ -12,7 +12,8 @@ from django.http import HttpRequest, parse_cookie
 from rest_framework.authentication import SessionAuthentication
 from rest_framework.exceptions import PermissionDenied
 
-from api import authentication, permissions, problems
+from api import authentication, problems, rights
+from api.rights import Scope
 from api.roles import Role
 from tagmill.errors import TagmillError
 from tagmill.work import workers
@@ -30,20 +31,23 @@ def operator(header: str, session: str = "") -> None:
     _take(Role.OPERATOR, header, session)
 
 
-def uploader(header: str, session: str = "") -> Any:
-    """The same for those who upload inventory. The user."""
-    return _take(Role.UPLOADER, header, session)
+class Admitted(NamedTuple):
+    """Somebody, and where they may do what they ask for."""
+
+    user: Any
+    scope: Scope
 
 
-def uploaders(shown: Iterable[Shown]) -> dict[Shown, Any | TagmillError]:
-    """As `uploader` for each of these, in one look at all tokens: the user, or the error."""
+def uploaders(shown: Iterable[Shown]) -> dict[Shown, Admitted | TagmillError]:
+    """Who uploads inventory with each of these, in one look at all tokens, and into which clusters;
+    or the error."""
     wanted = set(shown)
     known = authentication.users_for_headers({header for header, _ in wanted if header})
-    found: dict[Shown, Any | TagmillError] = {}
+    found: dict[Shown, Admitted | TagmillError] = {}
     for header, session in wanted:
         try:
             user = known.get(header) if header else _user_of_session(session)
-            found[header, session] = _with_role(user, Role.UPLOADER)
+            found[header, session] = Admitted(user, _scope(user, Role.UPLOADER))
         except TagmillError as error:
             found[header, session] = error
     return found
@@ -57,7 +61,20 @@ def viewer(header: str, session: str = "") -> Any:
 def reader(header: str, session: str = "") -> tuple[int, bool]:
     """As `viewer`: the user's key, and whether the user may see workers and previews."""
     user = _take(Role.VIEWER, header, session)
-    return int(user.pk), permissions.may(user, Role.OPERATOR)
+    return int(user.pk), rights.may(user, Role.OPERATOR)
+
+
+def scope(needed: Role, header: str, session: str = "") -> Scope:
+    """The clusters in which the role is theirs. Raises Unauthorized; Forbidden where there is
+    none."""
+    return _scope(_user_or_none(header, session), needed)
+
+
+def _scope(user: Any, needed: Role) -> Scope:
+    found = rights.find(_somebody(user), needed)
+    if found is None:
+        raise problems.Forbidden(rights.refusal(needed))
+    return found
 
 
 def _take(needed: Role, header: str, session: str) -> Any:
@@ -66,10 +83,8 @@ def _take(needed: Role, header: str, session: str) -> Any:
 
 def _with_role(user: Any, needed: Role) -> Any:
     user = _somebody(user)
-    if not permissions.may(user, needed):
-        raise problems.Forbidden(
-            f"this takes the role {needed.label}: an administrator can give it"
-        )
+    if not rights.may(user, needed):
+        raise problems.Forbidden(rights.refusal(needed))
     return user
 
 

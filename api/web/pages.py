@@ -20,7 +20,7 @@ from rest_framework.views import APIView
 
 from api import codes
 from api.login import LoginThrottle
-from api.permissions import role_of
+from api.rights import role_of
 from api.roles import Role
 from api.web import files, links
 from tagmill.config import load

@@ -16,7 +16,7 @@ from django.test import Client
 
 from api import oidc
 from api.models import OidcIdentity
-from api.permissions import role_of
+from api.rights import role_of
 from api.roles import Role
 from tagmill import config
 from tagmill.errors import ConfigurationError

@@ -12,7 +12,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
-from api import authentication, permissions, tokens
+from api import authentication, rights, tokens
 from api.models import UserToken
 from api.roles import Role
 from tagmill.fleet.models import Cluster
@@ -44,7 +44,11 @@ def test_a_name_and_a_password_get_a_token_that_can_be_revoked(db: None) -> None
     assert made.status_code == 201
     assert made["Cache-Control"] == "no-store"
     client = bearing(made.json()["token"])
-    assert client.get("/api/v1/auth/token").json() == {"user": "ann", "role": "operator"}
+    assert client.get("/api/v1/auth/token").json() == {
+        "user": "ann",
+        "role": "operator",
+        "clusters": {},
+    }
     assert client.delete("/api/v1/auth/token").status_code == 204
     problem(client.get("/api/v1/tags/"), 401, "unauthorized")
 
@@ -150,8 +154,8 @@ def test_a_header_with_a_good_token_is_its_user(db: None) -> None:
     user = authentication.user_for_header(f"token {token}")
     assert user is not None
     assert user.username == "ann"
-    assert permissions.may(user, Role.VIEWER)
-    assert not permissions.may(user, Role.OPERATOR)
+    assert rights.may(user, Role.VIEWER)
+    assert not rights.may(user, Role.OPERATOR)
 
 
 def test_a_token_may_be_sent_as_bearer(db: None) -> None:

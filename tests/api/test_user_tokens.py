@@ -21,7 +21,7 @@ from rest_framework.test import APIClient
 
 from api import tokens
 from api.models import UserToken
-from api.permissions import role_of
+from api.rights import role_of
 from api.roles import Role
 from tagmill import config, sql
 from tests.api.test_tokens import bearing, command, post

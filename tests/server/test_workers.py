@@ -298,7 +298,7 @@ def test_a_completion_asks_for_the_next_lease(fleet: Stack) -> None:
 def test_only_a_worker_that_speaks_it_is_told_the_newer_protocol(fleet: Stack) -> None:
     _, token = workers.issue_token("older", "all")
     said = {"name": "w", "evaluator": "lxml", "version": "1"}
-    for asked, answered in (({}, None), ({"protocol": 2}, 2), ({"protocol": 9}, 4)):
+    for asked, answered in (({}, None), ({"protocol": 2}, 2), ({"protocol": 9}, 5)):
         response, data = call(
             fleet,
             "POST",

@@ -283,8 +283,10 @@ class Fleet(RuleBasedStateMachine):
     def lease(self, worker: int, most: int) -> None:
         holds_now = [partition for owner, partition in self.images if owner == worker]
         try:
-            by_set = worker == SPEAKS_SETS
-            answer = leases.grant(self.workers[worker], most, holds_now, by_set=by_set).answer
+            is_newer = worker == SPEAKS_SETS
+            answer = leases.grant(
+                self.workers[worker], most, holds_now, by_set=is_newer, brings_changes=is_newer
+            ).answer
         except WorkerGone:
             self.register_again(worker)
             return
@@ -392,7 +394,7 @@ class Fleet(RuleBasedStateMachine):
         spare = [f"spare{number}" for number in range(SLOTS - 2)]
         ingest.store([Upload(name, cluster, probes={"lshw": lshw}) for name in spare])
         self.remember()
-        ingest.delete_all(spare)
+        ingest.delete_all([ingest.Deletion(each) for each in spare])
         self.remember()
         self.let_leases_expire()
         self.evaluate_all()

@@ -8,7 +8,7 @@ from django.contrib.auth.models import Group, User
 from rest_framework.test import APIClient
 
 from api import tokens
-from api.permissions import role_of
+from api.rights import role_of
 
 ROLES = ("viewer", "uploader", "operator", "admin")
 

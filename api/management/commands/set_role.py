@@ -18,11 +18,21 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--user", required=True, metavar="NAME")
         parser.add_argument("--role", required=True, choices=[*GROUPS, "none"])
+        parser.add_argument(
+            "--cluster",
+            action="append",
+            metavar="NAME",
+            help="in this cluster alone, beside the role that holds everywhere; can be repeated",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         role = None if options["role"] == "none" else options["role"]
         try:
-            users.set_role(options["user"], role)
+            if options["cluster"]:
+                users.set_cluster_roles(options["user"], dict.fromkeys(options["cluster"], role))
+            else:
+                users.set_role(options["user"], role)
         except TagmillError as error:
             raise CommandError(error.detail) from None
-        self.stdout.write(f"{options['user']} has the role {options['role']} now.")
+        where = f" in {', '.join(options['cluster'])}" if options["cluster"] else ""
+        self.stdout.write(f"{options['user']} has the role {options['role']}{where} now.")

@@ -25,6 +25,7 @@ WATCHED = (
     "worker_token_cluster",
     "auth_user",
     "auth_user_groups",
+    "user_cluster_role",
     "user_token",
 )
 # That a token was used, or somebody logged in, is no event.

@@ -7,7 +7,7 @@ find out that it is not in the page.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -45,17 +45,23 @@ class Found(NamedTuple):
 @dataclass(frozen=True)
 class Filters:
     """All of them hold of a node that is listed. Tags and clusters by their ids; None, or an empty
-    text: any. `prefix` and `hostname_prefix` are what hostname or system_id, or the hostname alone,
-    begin with; `text` is anywhere in either of them. These three know no case."""
+    text: any; a node is in one of the clusters. `prefix` and `hostname_prefix` are what hostname or
+    system_id, or the hostname alone, begin with; `text` is anywhere in either of them. These three
+    know no case."""
 
     tags: Sequence[int] = ()
     not_tags: Sequence[int] = ()
-    cluster: int | None = None
+    clusters: Sequence[int] | None = None
     hostname: str | None = None
     kind: str | None = None
     prefix: str = ""
     hostname_prefix: str = ""
     text: str = ""
+
+    @property
+    def among(self) -> list[int] | None:
+        """The clusters, as the queries take them."""
+        return None if self.clusters is None else list(self.clusters)
 
     @property
     def searches(self) -> bool:
@@ -102,7 +108,7 @@ def by_system_id(
     found: list[Found] = []
     most = limit
     while len(found) < limit:
-        values = {"after": after, "cluster": filters.cluster, "most": most}
+        values = {"after": after, "clusters": filters.among, "most": most}
         rows = sql.named(_found, __file__, name, values)
         for row in rows:
             partition, slot = place(row.key)
@@ -121,8 +127,15 @@ def count(filters: Filters) -> int:
 
 def live(filters: Filters) -> Iterator[tuple[int, int]]:
     """Every partition with the slots of those that `matching` would list in all, as a bitmap."""
-    deleted = dict(sql.named(_Named, __file__, "tombstones", {"cluster": filters.cluster}))
-    for partition, bits in _chosen(filters, 0):
+    return without_deleted(_chosen(filters, 0), filters.among)
+
+
+def without_deleted(
+    parts: Iterable[tuple[int, int]], clusters: Sequence[int] | None
+) -> Iterator[tuple[int, int]]:
+    """Partitions with slots, of these clusters or of all, without the slots of deleted nodes."""
+    deleted = dict(sql.named(_Named, __file__, "tombstones", {"clusters": clusters}))
+    for partition, bits in parts:
         yield partition, bits & ~bitmap.from_slots(deleted.get(partition, ()))
 
 
@@ -184,7 +197,7 @@ def _chosen(filters: Filters, first: int) -> Iterator[tuple[int, int]]:
     those of nodes that were deleted."""
     values = {
         "tags": [*filters.tags, *filters.not_tags],
-        "cluster": filters.cluster,
+        "clusters": filters.among,
         "hostname": filters.hostname,
         "first": first,
         "most": MAX_PARTITIONS,

@@ -1,5 +1,5 @@
 -- name: bitmaps
--- For the next partitions, of one cluster or of all: their slots, the slots of live nodes with the hostname
+-- For the next partitions, of some clusters or of all: their slots, the slots of live nodes with the hostname
 -- given, and the nodes of each tag given, in the order of the tags; null where there are none. The nodes of a
 -- tag are its published match, or its assignments where it has no published expression. Each bitmap is read
 -- by its key: a join would read all of its partition.
@@ -27,7 +27,7 @@ LEFT JOIN (
     WHERE n.hostname = %(hostname)s AND n.deleted_at IS NULL
     GROUP BY n.partition_id
 ) named ON named.partition_id = p.id
-WHERE p.id >= %(first)s AND (%(cluster)s::bigint IS NULL OR p.cluster_id = %(cluster)s)
+WHERE p.id >= %(first)s AND (%(clusters)s::bigint[] IS NULL OR p.cluster_id = ANY(%(clusters)s))
 ORDER BY p.id
 LIMIT %(most)s
 
@@ -249,7 +249,7 @@ LEFT JOIN assignment a ON a.partition_id = p.id AND a.tag_id = %(tag)s
 
 
 -- name: nodes_before
--- The live nodes, of one cluster or of all, whose system_id is below one (null: below none), the last first; as
+-- The live nodes, of some clusters or of all, whose system_id is below one (null: below none), the last first; as
 -- `nodes_at` shows them. An index has them in this order.
 SELECT n.partition_id, n.slot, n.system_id, n.hostname, n.kind, c.name, c.uuid, n.rev, n.created_at,
        n.updated_at
@@ -257,7 +257,7 @@ FROM node n
 JOIN partition p ON p.id = n.partition_id
 JOIN cluster c ON c.id = p.cluster_id
 WHERE n.deleted_at IS NULL AND (%(after)s::text IS NULL OR n.system_id < %(after)s)
-  AND (%(cluster)s::bigint IS NULL OR p.cluster_id = %(cluster)s)
+  AND (%(clusters)s::bigint[] IS NULL OR p.cluster_id = ANY(%(clusters)s))
 ORDER BY n.system_id DESC
 LIMIT %(most)s
 
@@ -270,7 +270,7 @@ FROM node n
 JOIN partition p ON p.id = n.partition_id
 JOIN cluster c ON c.id = p.cluster_id
 WHERE n.deleted_at IS NULL AND (%(after)s::text IS NULL OR n.system_id > %(after)s)
-  AND (%(cluster)s::bigint IS NULL OR p.cluster_id = %(cluster)s)
+  AND (%(clusters)s::bigint[] IS NULL OR p.cluster_id = ANY(%(clusters)s))
 ORDER BY n.system_id
 LIMIT %(most)s
 
@@ -296,25 +296,23 @@ SELECT (SELECT uuid::text FROM current_incarnation),
 
 
 -- name: named_places
--- The system_ids of the nodes, live or deleted, at these (partition, slot), also of partitions that are gone: a slot
--- is never used again. Run with `sql.bound`.
-WITH place AS (
-    SELECT * FROM unnest(%(partitions)s::bigint[], %(slots)s::int[]) AS place (partition_id, slot)
-)
-SELECT place.partition_id, place.slot, n.system_id
-FROM place
+-- For each of these lists of slots, each an array as text, of a partition: (its number from 1, the system_ids of the
+-- nodes there, live or deleted, in the order of slots), also of partitions that are gone: a slot is never used again.
+SELECT list.number, array_agg(n.system_id::text ORDER BY n.slot)
+FROM unnest(%(partitions)s::bigint[], %(slots)s::text[]) WITH ORDINALITY AS list (partition_id, slots, number)
 CROSS JOIN LATERAL (
-    SELECT system_id
+    SELECT node.slot, node.system_id
     FROM node
-    WHERE node.partition_id = place.partition_id AND node.slot = place.slot
+    WHERE node.partition_id = list.partition_id AND node.slot = ANY(list.slots::int[])
+    UNION ALL
+    SELECT place.slot, past.names[place.slot + 1]
+    FROM past_partition past
+    CROSS JOIN unnest(list.slots::int[]) AS place (slot)
+    WHERE past.id = list.partition_id AND past.names[place.slot + 1] IS NOT NULL
     -- Each by its index: a join would read all nodes for a thousand.
     OFFSET 0
 ) n
-UNION ALL
-SELECT place.partition_id, place.slot, past.names[place.slot + 1]
-FROM place
-JOIN past_partition past ON past.id = place.partition_id
-WHERE past.names[place.slot + 1] IS NOT NULL
+GROUP BY list.number
 
 
 -- name: delete_past_partitions
@@ -607,11 +605,11 @@ ORDER BY 2
 
 
 -- name: tombstones
--- The slots of deleted nodes by partition, of one cluster or of all.
+-- The slots of deleted nodes by partition, of some clusters or of all.
 SELECT n.partition_id, array_agg(n.slot)
 FROM node n
 JOIN partition p ON p.id = n.partition_id
-WHERE n.deleted_at IS NOT NULL AND (%(cluster)s::bigint IS NULL OR p.cluster_id = %(cluster)s)
+WHERE n.deleted_at IS NOT NULL AND (%(clusters)s::bigint[] IS NULL OR p.cluster_id = ANY(%(clusters)s))
 GROUP BY n.partition_id
 
 
