@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, NamedTuple, Protocol
 
@@ -21,8 +20,7 @@ class Tag(Protocol):
     def pending_expression_id(self) -> int | None: ...
 
 
-@dataclass(frozen=True)
-class TagStatus:
+class TagStatus(NamedTuple):
     """`node_count`: live nodes of the published set; before a manual tag's first definition is
     published, those assigned by hand. `pending`: partitions that are stale for the expression that
     is to be published, or else the published one. `failure`: empty, or why."""
