@@ -60,8 +60,15 @@ class History extends Page {
     this.changes = changes.results;
   }
 
+  /** Whether the tag had another definition before, whose changes are not among these. */
+  wasOther() {
+    return (this.events ?? []).some(
+      ({ changes: { definition } }) => Array.isArray(definition) && definition[0] !== null,
+    );
+  }
+
   /** The tag's size after each change, from what it has now backwards to its beginning. What happened
-   * before the changes that are kept is a gap. @returns {{points: [number, number | null][], hasGap: boolean}} */
+   * before the changes that are known is a gap. @returns {{points: [number, number | null][], hasGap: boolean}} */
   sizes() {
     let size = this.total;
     /** @type {[number, number | null][]} */
@@ -72,7 +79,7 @@ class History extends Page {
     }
     const began = Date.parse(this.since) / 1000;
     const oldest = /** @type {[number, number]} */ (found[found.length - 1])[0];
-    const hasGap = size > 0;
+    const hasGap = size > 0 || this.wasOther();
     if (began < oldest) {
       if (hasGap) found.push([(began + oldest) / 2, null]);
       found.push([began, 0]);
@@ -92,7 +99,7 @@ class History extends Page {
           moments.length
             ? html`<div class="card stack">
                 <tm-chart .points=${points}></tm-chart>
-                ${hasGap ? html`<p class="quiet small">A gap is time of which no changes are kept.</p>` : nothing}
+                ${hasGap ? html`<p class="quiet small">The gap is time of other definitions, or of which no changes are kept.</p>` : nothing}
                 <ol class="plainlist">
                   ${moments.slice(0, LISTED).map((moment) => this.moment(moment))}
                 </ol>
