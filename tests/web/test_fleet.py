@@ -69,7 +69,7 @@ def test_the_history_of_a_tag_names_who_and_what(stack: object, sit: Callable[..
     shown = page.locator("tm-chart").evaluate("chart => chart.shown")
     assert shown[0] == [pytest.approx(tag("any").created_at.timestamp(), abs=0.01), 0]
     assert shown[-1][1] == 60
-    # Of the changes before those that are kept, the chart has a gap.
+    # The chart has a gap where no changes are kept.
     MatchChange.objects.all().delete()
     tags.update("any", by=None, definition="//vendor[contains(.,'NVIDIA')]")
     work(worker)
