@@ -53,6 +53,7 @@ BOUNDS = Bounds(
     waiting_bytes=64 * MIB,
     seconds=20.0,
     patience=0.05,
+    linger=0.010,
 )
 PARAMETERS = frozenset({"probe", "cluster"})
 # Characters of a cluster's name.

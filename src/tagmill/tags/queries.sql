@@ -587,6 +587,19 @@ WHERE tag_id = ANY(%(tags)s)
 GROUP BY tag_id
 
 
+-- name: freshness_in
+-- For the partition: how many definitions tags have, published or to be published, how many of them are not fresh
+-- there, and the last evaluation of one. Relies on: a missing match is stale.
+SELECT count(*), count(*) FILTER (WHERE m.rev IS DISTINCT FROM p.rev), max(m.evaluated_at)
+FROM (
+    SELECT expression_id AS id FROM tag WHERE expression_id IS NOT NULL
+    UNION
+    SELECT pending_expression_id FROM tag WHERE pending_expression_id IS NOT NULL
+) e
+JOIN partition p ON p.id = %(partition)s
+LEFT JOIN effective_match m ON m.expression_id = e.id AND m.partition_id = p.id
+
+
 -- name: tags_in
 -- For each tag and each of these partitions where nodes may carry it: (partition, name of the tag, its nodes), in
 -- the order of names: a tag's nodes are its published match, or its assignments where it has no published
