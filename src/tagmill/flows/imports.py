@@ -186,7 +186,7 @@ def _parse(number: int, line: bytes, bulk: Bulk, guard: Guard) -> _Line:
 
 
 def _documents(line: bytes, bulk: Bulk) -> Mapping[str, CheckedDocument | None]:
-    """Of a line that was checked before."""
+    """What a line that was checked before brings."""
     return check(_upload(_given(line, bulk), bulk)).documents
 
 
@@ -252,5 +252,5 @@ def _answer(
     return answer
 
 
-# Of all imports into this process.
+# What all imports into this process have met.
 _known = recalled.Lines()

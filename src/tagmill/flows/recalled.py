@@ -34,7 +34,7 @@ class RecalledDocument(CheckedDocument):
         self.__dict__.update(probe=probe, digest=digest, size=size, read=read)
 
     def __getattr__(self, name: str) -> Any:
-        """Of what was not read yet."""
+        """Reads what was not read yet."""
         if name not in {"xml", "unparsed"}:
             raise AttributeError(name)
         whole = self.__dict__["read"]()[self.probe]
@@ -72,7 +72,7 @@ class Lines:
                 return None
             self._remember(key, known)
         documents = {
-            probe: item and RecalledDocument(probe, *item, read)
+            probe: None if item is None else RecalledDocument(probe, *item, read)
             for probe, item in known.documents.items()
         }
         return CheckedUpload(known.upload, documents)
@@ -81,7 +81,10 @@ class Lines:
         """A line with this key says that, and everything that it says was found to be right."""
         if 0 < len(documents) <= MAX_DOCUMENTS:
             names = Upload(upload.system_id, upload.cluster, upload.hostname, upload.kind)
-            found = {probe: item and (item.digest, item.size) for probe, item in documents.items()}
+            found = {
+                probe: None if item is None else (item.digest, item.size)
+                for probe, item in documents.items()
+            }
             self._remember(key, _Known(names, found))
 
     def _remember(self, key: bytes, known: _Known) -> None:
