@@ -16,7 +16,7 @@ CYCLONEDX := 7.5.0
 PIP_AUDIT := 2.10.1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test proofs coverage test-without-kernel lint chaos docs dist sbom audit release-check deploy-check format clean kernel-test kernel-bench kernel-fuzz differential bounds clients api-fuzz api-released vendor screenshots race
+.PHONY: help demo install test proofs coverage test-without-kernel lint chaos upgrade-proof docs dist sbom audit release-check deploy-check format clean kernel-test kernel-bench kernel-fuzz differential bounds clients api-fuzz api-released vendor screenshots race
 
 help: ## Say what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -106,6 +106,9 @@ bounds: $(VENV)/development $(KERNEL) ## Look for texts that take the server a s
 
 chaos: $(VENV)/development $(KERNEL) ## Every fault under load, and a soak of an hour (ARGS="--soak 60"); docs/reliability.md
 	@$(RUN) manage.py bench chaos --json chaos.json $(ARGS)
+
+upgrade-proof: $(VENV)/development $(KERNEL) ## Servers and workers of PREVIOUS=<commit> beside these, under load
+	@$(RUN) manage.py bench upgrade --previous $(PREVIOUS) $(ARGS)
 
 race: $(VENV)/development ## 100,000 reads of the body cache against writes, its servers frozen, emptied and restarted with old content
 	@TAGMILL_RACE_READS=100000 $(RUN) -m pytest tests/server/test_cache_servers.py tests/server/test_shared_bodies.py tests/server/test_redis_bodies.py -k "readers or torn" -s -o faulthandler_timeout=0

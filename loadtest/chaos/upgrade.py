@@ -35,6 +35,7 @@ WORKERS = ("worker-1", "worker-2")
 COMMAND_SECONDS = 120.0
 MAX_SECONDS = 600.0
 MAX_SHOWN = 5
+THIS, PREVIOUS = "this", "previous"
 
 
 class UpgradeBench(Bench):
@@ -64,10 +65,19 @@ class UpgradeBench(Bench):
             raise BenchError(f"the database: {error}") from error
 
     def show(self, console: Console, result: dict[str, Any]) -> None:
-        table = Table("what runs", "lost", "wrong", "answered", "repeated", "errors in logs")
+        table = Table(
+            "what runs",
+            "lost",
+            "wrong",
+            "answered",
+            "repeated",
+            "errors in logs",
+            "in those of before",
+        )
         for row in result["steps"]:
             counts = (row["wrong_answers"], row["answered"], row["busy"] + row["cut"])
-            table.add_row(row["says"], str(len(row["lost"])), *map(str, counts), str(row["errors"]))
+            errors = (row["errors"], row["errors_of_before"])
+            table.add_row(row["says"], str(len(row["lost"])), *map(str, (*counts, *errors)))
         console.print(table)
 
     def fault(self, result: dict[str, Any]) -> str | None:
@@ -173,7 +183,7 @@ class _Site:
         """Of this version from now on: it ends as an operator ends it, and another begins."""
         if name in self.stacks:
             self.stacks.pop(name).stop()
-        version = "this" if root == ROOT else "previous"
+        version = THIS if root == ROOT else PREVIOUS
         listen = self.listens.get(name, f"127.0.0.1:{self.back.port}")
         environment = {**self.environment, "TAGMILL_VAR": str(self._directory / f"var-{name}")}
         log = self._directory / f"log-{name}-{version}"
@@ -185,10 +195,10 @@ class _Site:
         chosen = () if root == ROOT else ("--evaluator", self._options["evaluator"])
         stack.start_worker(name, *chosen, cache=self._directory / "cache")
 
-    def errors(self) -> list[str]:
-        """Lines of all logs with the level error, since this was asked last."""
+    def errors(self, version: str) -> list[str]:
+        """Lines of a version's logs with the level error, since this was asked last."""
         found = []
-        for file in sorted(self._directory.glob("log-*/*.log")):
+        for file in sorted(self._directory.glob(f"log-*-{version}/*.log")):
             with file.open("rb") as lines:
                 lines.seek(self._read[file])
                 found += [text for line in lines if (text := _error(file, line))]
@@ -256,7 +266,7 @@ class _Steps:
             lost, wrong = self._ledger.lost(), checks.wrong_answers(self._ledger)
         finally:
             self._traffic.resume()
-        errors = self._site.errors()
+        errors, theirs = self._site.errors(THIS), self._site.errors(PREVIOUS)
         counted = self._traffic.counted - before
         self._console.print(f"{says}: {len(lost)} lost, {wrong} wrong, {len(errors)} errors")
         return {
@@ -265,5 +275,10 @@ class _Steps:
             "wrong_answers": wrong,
             "errors": len(errors),
             "shown": errors[:MAX_SHOWN],
+            # What the version before says of this one is no longer to be changed.
+            "errors_of_before": len(theirs),
+            "shown_of_before": sorted(Counter(theirs).items(), key=lambda item: -item[1])[
+                :MAX_SHOWN
+            ],
             **{name: counted[name] for name in ("answered", "busy", "cut")},
         }
