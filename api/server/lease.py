@@ -106,9 +106,15 @@ def granted_to(
 ) -> leases.Granted:
     """What is leased now, if anything, after what was completed. Raises WorkerGone."""
     speed = None if asked.pace is None else Speed(asked.pace.document, asked.pace.evaluation)
-    by_set = asked.sets is True
-    wanted = asked.max_partitions, asked.holds, speed
-    granted = leases.grant(worker, *wanted, by_set=by_set, after=after)
+    granted = leases.grant(
+        worker,
+        asked.max_partitions,
+        asked.holds,
+        speed,
+        by_set=asked.sets is True,
+        brings_changes=asked.changes is True,
+        after=after,
+    )
     if asked.epoch is UNSET or asked.epoch == granted.epoch:
         return granted
     return granted._replace(answer=replace(granted.answer, epoch=granted.epoch))

@@ -46,12 +46,7 @@ def compare(unit: costs.Costs, sweep: Mapping[str, Any], seed: int = 1) -> dict[
         rows = [_row(row, sweep) for row in sweep["points"]]
     except (KeyError, TypeError, ValueError) as error:
         raise BenchError(f"not a sweep's JSON: {error!r}") from None
-    alike = [
-        row
-        for row in rows
-        if row["batch_nodes"] >= unit.batch_nodes
-        and row["batch_bytes"] >= unit.batch_nodes * row["document_bytes_mean"]
-    ]
+    alike = [row for row in rows if _is_alike(unit, row)]
     if not alike:
         raise BenchError(f"the sweep has no point with batches of {unit.batch_nodes} nodes")
     varieties = _varieties(alike, nodes)
@@ -60,37 +55,57 @@ def compare(unit: costs.Costs, sweep: Mapping[str, Any], seed: int = 1) -> dict[
         size = row["document_bytes_mean"]
         demand = Demand(nodes, row["tags"], 1.0, state, size, varieties[row["profile"]])
         _predict(unit, demand, row, cores, seed)
-    judged = [
-        {"measure": name, "error": row[f"{name}_error"], "at": row["name"]}
-        for row in alike
-        for name in PREDICTED
-        if name == "cpu" or row["others"] <= MAX_OTHERS
-    ]
-    fleets = dict.fromkeys((row["profile"], row["tags"], row["state"]) for row in alike)
     return {
         "rows": alike,
-        "errors": {name: _median(alike, name) for name in PREDICTED},
+        "errors": _medians(alike),
         "errors_by_state": {
-            state: {name: _median(_with(alike, state=state), name) for name in PREDICTED}
+            state: _medians(_with(alike, state=state))
             for state in dict.fromkeys(row["state"] for row in alike)
         },
-        "errors_by_fleet": [
-            {
-                "profile": profile,
-                "tags": tags,
-                "state": state,
-                "rows": len(found),
-                "median": {name: _median(found, name) for name in PREDICTED},
-                "worst": {name: max(row[f"{name}_error"] for row in found) for name in PREDICTED},
-            }
-            for profile, tags, state in fleets
-            for found in [_with(alike, profile=profile, tags=tags, state=state)]
-        ],
-        "worst": max(judged, key=lambda item: float(item["error"])),
+        "errors_by_fleet": _by_fleet(alike),
+        "worst": max(_judged(alike), key=lambda item: float(item["error"])),
         "judged_by_time": sum(row["others"] <= MAX_OTHERS for row in alike),
         "most_error": MAX_ERROR,
         "most_others": MAX_OTHERS,
     }
+
+
+def _is_alike(unit: costs.Costs, row: Row) -> bool:
+    """Whether its batches are as large as those that the costs were measured with."""
+    nodes = unit.batch_nodes
+    return bool(
+        row["batch_nodes"] >= nodes and row["batch_bytes"] >= nodes * row["document_bytes_mean"]
+    )
+
+
+def _judged(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Errors that count: those of time only where the machine was left alone."""
+    return [
+        {"measure": name, "error": row[f"{name}_error"], "at": row["name"]}
+        for row in rows
+        for name in PREDICTED
+        if name == "cpu" or row["others"] <= MAX_OTHERS
+    ]
+
+
+def _by_fleet(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    fleets = dict.fromkeys((row["profile"], row["tags"], row["state"]) for row in rows)
+    return [
+        {
+            "profile": profile,
+            "tags": tags,
+            "state": state,
+            "rows": len(found),
+            "median": _medians(found),
+            "worst": {name: max(row[f"{name}_error"] for row in found) for name in PREDICTED},
+        }
+        for profile, tags, state in fleets
+        for found in [_with(rows, profile=profile, tags=tags, state=state)]
+    ]
+
+
+def _medians(rows: Sequence[Row]) -> dict[str, float]:
+    return {name: _median(rows, name) for name in PREDICTED}
 
 
 def _row(row: Mapping[str, Any], sweep: Mapping[str, Any]) -> Row:

@@ -30,6 +30,7 @@ from tagmill.fleet.models import Node, Partition
 from tagmill.matches.models import EffectiveMatch
 from tagmill.tags import tags
 from tagmill.work import queue, workers
+from tagmill.work.policy import CHANGE
 from tagmill_wire import bitmap
 
 # Enough that a lease finds work while the partitions of all workers are under evaluation.
@@ -205,7 +206,7 @@ class FleetRun:
             cursor.execute(
                 "SELECT id FROM partition WHERE NOT EXISTS (SELECT FROM procrastinate_jobs job"
                 " WHERE job.lock = 'partition:' || partition.id AND status IN ('todo', 'doing'))"
-                " ORDER BY id FOR UPDATE SKIP LOCKED"
+                " ORDER BY id FOR NO KEY UPDATE SKIP LOCKED"
             )
             idle = [row[0] for row in cursor.fetchall()]
             cursor.execute("UPDATE partition SET rev = rev + 1 WHERE id = ANY(%s)", [idle])
@@ -214,7 +215,7 @@ class FleetRun:
                 " AND node.partition_id = p.id AND node.slot = p.rev %% p.next_slot",
                 [idle],
             )
-        queue.defer_partitions(idle)
+        queue.defer_partitions(idle, CHANGE)
 
     def _is_saturated(self) -> bool:
         if len(self._steps) < 2:  # noqa: PLR2004 - one step has nothing to compare with

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 from twisted.internet import reactor as _reactor
 from twisted.internet.task import LoopingCall, deferLater
 
@@ -20,7 +21,7 @@ from tagmill_wire.pagehead import PageHead
 from tagmill_worker.completer import MAX_RESULTS, MAX_VERDICTS
 from tagmill_worker.evaluators.passes import PageAnswer
 from tagmill_worker.job import Job, plan
-from tagmill_worker.pages import Page
+from tagmill_worker.pages import Page, unpack
 from tagmill_worker.sets import MAX_KEPT, DefinedSet, defined
 from tagmill_worker.store import Image
 
@@ -150,9 +151,12 @@ class SimulatedWorker:
             self._fleet.report.lease_ms.append((reactor.seconds() - began) * 1000)
         return answer
 
-    def _wanted(self) -> tuple[int, list[int], list[str], Pace | None, bool]:
-        """What a request for leases says, beside the worker. It has no others at that moment."""
-        return MAX_PARTITIONS, list(self._images), [], self._pace, True
+    def _wanted(
+        self,
+    ) -> tuple[int, list[int], list[str], Pace | None, bool, UnsetType, bool]:
+        """What a request for leases says, beside the worker. It has no others at that moment, and
+        knows no share."""
+        return MAX_PARTITIONS, list(self._images), [], self._pace, True, UNSET, True
 
     async def _set(self, answer: LeaseAnswer) -> DefinedSet | None:
         """The expression set that the leases name, fetched once a version."""
@@ -186,7 +190,10 @@ class SimulatedWorker:
         image = self._images.get(partition)
         kept = dict(image.nodes) if image is not None and job.held is not None else {}
         read: dict[int, int | None] = {}
-        if not job.is_current:
+        if job.brought is not None:
+            job.pages.append(job.brought)
+            read = _nodes(b"" if job.brought.is_empty else unpack(job.brought.data))
+        elif not job.is_current:
             async for page, nodes in self._pages(partition, job.since):
                 job.pages.append(page)
                 read |= nodes
@@ -225,11 +232,7 @@ class SimulatedWorker:
             self._fleet.report.batch_ms.append((reactor.seconds() - began) * 1000)
             head = PageHead.read(answer.header)
             after = None if head.next is None else f"&after={head.next}"
-            batch = msgspec.json.decode(answer.unpacked, type=_Batch)
-            nodes = {
-                node.slot: node.rev if bytes(node.probes) not in NO_DOCUMENTS else None
-                for node in batch.nodes
-            }
+            nodes = _nodes(answer.unpacked)
             yield Page(partition, head.rev, head.next, head.is_empty, b""), nodes
 
     # -- completing ------------------------------------------------------------------------------
@@ -294,6 +297,16 @@ class SimulatedWorker:
 
     def _chance(self, share: float) -> bool:
         return not self._fleet.is_draining and self._random.random() < share
+
+
+def _nodes(batch: bytes) -> dict[int, int | None]:
+    """The revs of a batch's nodes by slot; None: it holds no document."""
+    if not batch:
+        return {}
+    return {
+        node.slot: node.rev if bytes(node.probes) not in NO_DOCUMENTS else None
+        for node in msgspec.json.decode(batch, type=_Batch).nodes
+    }
 
 
 def _cut(jobs: Sequence[Job]) -> Iterator[list[Job]]:

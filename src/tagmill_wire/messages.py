@@ -13,7 +13,7 @@ from typing import Annotated, TypeAlias, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-VERSION = 4
+VERSION = 6
 """What a later version added, a worker of an earlier one never asks for and is never sent."""
 OLDEST = 1
 """The oldest version that a server answers. A worker of an earlier one is told to upgrade."""
@@ -23,6 +23,10 @@ SETS_SINCE = 3
 """The version that added expression sets. Their fields are left out where they say nothing."""
 SHARES_SINCE = 4
 """The version that added shares: which partitions a worker should hold. Their fields likewise."""
+CHANGES_SINCE = 5
+"""The version that added the changed nodes that a lease brings along. Their fields likewise."""
+DONE_SINCE = 6
+"""The version that added what a worker has done of late to its heartbeats."""
 TOKEN_SCHEME = "Worker"  # noqa: S105 - the name of the Authorization scheme
 
 # What every number in a message is kept in.
@@ -81,11 +85,21 @@ class Registered(Message, frozen=True, omit_defaults=True):
     """The VERSION that both speak."""
 
 
+class Done(Message, frozen=True):
+    """What a worker has done in the `seconds` before."""
+
+    seconds: Seconds
+    partitions: Bigint
+    documents: Bigint
+
+
 class Heartbeat(Message, frozen=True):
     worker: str
     leases: list[str]
     epoch: Bigint | UnsetType = UNSET
     """The epoch of the share that the worker knows; an answer names another one."""
+    done: Done | UnsetType = UNSET
+    """What it did in the last minute, for people who look at the fleet."""
 
 
 class HeartbeatAnswer(Message, frozen=True):
@@ -131,6 +145,8 @@ class LeaseRequest(Message, frozen=True):
     """Whether the answer may name an expression set."""
     epoch: Bigint | UnsetType = UNSET
     """The epoch of the share that the worker knows; an answer names another one."""
+    changes: bool | UnsetType = UNSET
+    """Whether the answer may bring along what has changed in the partitions that it names."""
 
 
 class StaleExpression(Message, frozen=True):
@@ -146,6 +162,16 @@ class OfSet(Message, frozen=True):
     """A bitmap over the set, in its order; None: all of it."""
 
 
+class Changes(Message, frozen=True):
+    """What a page of a partition's nodes since a rev says, where there is no further page."""
+
+    since: Bigint
+    rev: Bigint
+    """The partition's, as of the page."""
+    data: str
+    """The Batch as JSON, by zstd, in base64; empty: no node has changed."""
+
+
 class LeasedPartition(Message, frozen=True):
     lease: str
     partition: Bigint
@@ -157,6 +183,8 @@ class LeasedPartition(Message, frozen=True):
     """The rev of the stored vocabulary, -1 where there is none; None: nothing is to be learnt."""
     of_set: list[OfSet] | UnsetType = UNSET
     """What is stale, beside `expressions`, of the set that the answer names."""
+    changes: Changes | UnsetType = UNSET
+    """What has changed after the oldest `base_rev`; it need not be fetched."""
 
 
 class Definition(Message, frozen=True):
@@ -253,6 +281,7 @@ class NextLease(Message, frozen=True):
     pace: Pace | None = None
     sets: bool | UnsetType = UNSET
     epoch: Bigint | UnsetType = UNSET
+    changes: bool | UnsetType = UNSET
 
 
 class Completion(Message, frozen=True, omit_defaults=True):

@@ -4,10 +4,12 @@ from it by a quick reader of ours."""
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from django.db import DataError, connection
 from psycopg import pq
+from psycopg.types.array import ListDumper
 
 from tagmill import sql
 from tagmill.fleet import clusters
@@ -67,3 +69,17 @@ def test_dates_are_read_by_the_quick_reader() -> None:
     for beyond in ("infinity", "0044-03-15 00:00:00+00 BC"):
         with pytest.raises(DataError):
             execute("SELECT %s::timestamptz", [beyond])
+
+
+@pytest.mark.parametrize(
+    "given", [[], [0], [-1, 2**40], [1, None], [[1], [2]], [True, False], ["a,b", "{"]]
+)
+def test_lists_arrive_as_they_were_sent(given: list[Any]) -> None:
+    kind = {bool: "boolean[]", str: "text[]"}.get(type(next(iter(given), None)), "bigint[]")
+    assert execute(f"SELECT %s::{kind}", [given]) == [(given,)]
+
+
+def test_numbers_are_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not one by one, as psycopg writes lists."""
+    monkeypatch.delattr(ListDumper, "_dump_list")
+    assert execute("SELECT %s::bigint[]", [[1, -2]]) == [([1, -2],)]

@@ -151,6 +151,7 @@ def test_growth_fits_exponents_and_takes_updates_under_load(manage: Run) -> None
     assert found["updates"]["delay_p50_ms"] > 0
 
 
+@pytest.mark.proof
 def test_changes_are_measured_and_every_verdict_is_compared_with_lxml(
     manage: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,7 +204,9 @@ def lives(process: psutil.Process) -> bool:
         return False
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.proof)]
+)
 def test_an_interrupted_bench_leaves_no_process_and_no_database(number: int) -> None:
     bench = start("bench", "fleet", "--workers", "4", "--seconds", "60", "--evaluation", "0.01")
     process = psutil.Process(bench.pid)

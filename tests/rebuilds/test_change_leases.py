@@ -3,19 +3,24 @@ share."""
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
 
 import pytest
+import zstandard
 from django.db import connection
 from django.db.models.functions import Now
+from msgspec import UNSET, UnsetType
 
+from tagmill.fleet import batches, changes
 from tagmill.fleet.models import Partition
+from tagmill.flows import ingest
 from tagmill.matches import staleness
 from tagmill.tags import rebuilds, tags
 from tagmill.work import leases
 from tagmill.work.models import Worker
-from tagmill_wire.messages import LeaseAnswer
-from tests.support.fleet import ANY, BARE, HAS_GPU, north, put
+from tagmill_wire.messages import Batch, Changes, LeaseAnswer, load
+from tests.support.fleet import ANY, BARE, GPU, HAS_GPU, north, put
 from tests.support.sql import execute
 from tests.support.workers import a_worker, complete, evaluated, jobs, work
 
@@ -166,3 +171,44 @@ def test_what_nobody_holds_does_not_starve(ids: list[int]) -> None:
         if ids[5] in taken:
             break
     assert ids[5] in taken and len(taken) > 4
+
+
+# -- what a lease brings along ---------------------------------------------------------------------
+
+
+def brought(worker: Worker, ids: list[int], *, asked: bool = True) -> list[Changes | UnsetType]:
+    """With the leases of all that has changed, by partition; then they are completed."""
+    answer = leases.grant(worker, 64, ids, brings_changes=asked).answer
+    finish(worker, answer)
+    return [lease.changes for lease in sorted(answer.leases, key=lambda lease: lease.partition)]
+
+
+def test_a_lease_for_changes_brings_the_page_that_would_be_fetched(ids: list[int]) -> None:
+    worker = a_worker()
+    ingest.delete("n9")
+    put("n0", "n3", "n8", xml=BARE)
+    pages = [batches.read(partition, 1, None, 1024, 1 << 20) for partition in ids[:2]]
+    for page, found in zip(pages, brought(worker, ids), strict=True):
+        assert isinstance(found, Changes)
+        assert load(Batch, zstandard.decompress(base64.b64decode(found.data))) == page
+        assert (found.since, found.rev) == (1, page.rev)
+    assert [[node.slot for node in page.nodes] for page in pages] == [[0, 3], [0, 1]]
+
+
+def test_it_brings_nothing_where_much_has_changed_or_everything_is_needed(
+    ids: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = a_worker()
+    monkeypatch.setattr(changes, "MAX_NODES", 2)
+    put("n0", "n1", "n2", "n8", "n9", xml=BARE)
+    many, few = brought(worker, ids)
+    assert many is UNSET and isinstance(few, Changes)
+    # The documents of the first partition alone are as many bytes as there may be.
+    monkeypatch.setattr(changes, "MAX_BYTES", 2 * len(GPU))
+    put("n0", "n1", "n8", xml=GPU)
+    first, second = brought(worker, ids)
+    assert isinstance(first, Changes) and second is UNSET
+    put("n0", xml=BARE)
+    assert brought(worker, ids, asked=False) == [UNSET]
+    tags.create("bare", definition="//list")
+    assert set(brought(worker, ids)) == {UNSET}

@@ -20,6 +20,7 @@ from tagmill.tags import tags
 from tagmill.work import workers
 from tagmill_wire.messages import (
     Batch,
+    Changes,
     Completion,
     CompletionAnswer,
     LeaseAnswer,
@@ -58,8 +59,9 @@ class Protocol:
         self.worker = workers.register(made, Register("w", "lxml", "1"))
         self.holds = list(Partition.objects.values_list("id", flat=True))
 
-    def lease(self, most: int, *, sets: bool = False) -> LeaseAnswer:
-        asked = LeaseRequest(str(self.worker.uuid), most, self.holds, sets=sets)
+    def lease(self, most: int, *, sets: bool = False, changes: bool = False) -> LeaseAnswer:
+        named = str(self.worker.uuid)
+        asked = LeaseRequest(named, most, self.holds, sets=sets, changes=changes)
         return lease.take(Poll(self.token, dump(asked))).answer
 
     def evaluate(self, leased: LeaseAnswer, following: NextLease | None = None) -> bytes:
@@ -134,6 +136,13 @@ def test_a_completion_brings_the_next_lease_for_less(protocol: Protocol, most: i
         item.partition for item in done.next.leases
     }
     assert len(asked) == FUSED, asked
+
+
+def test_what_has_changed_in_all_partitions_is_one_statement_more(protocol: Protocol) -> None:
+    """In place of two for the page of each."""
+    leased, asked = counted(lambda: protocol.lease(PARTITIONS, changes=True))
+    assert all(isinstance(item.changes, Changes) for item in leased.leases)
+    assert (len(leased.leases), len(asked)) == (PARTITIONS, LEASE + 1), asked
 
 
 @pytest.mark.parametrize("most", [1, PARTITIONS // 2])

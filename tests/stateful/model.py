@@ -6,12 +6,15 @@ import base64
 from dataclasses import dataclass, field
 from functools import cache
 
+import zstandard
 from lxml import etree
 from msgspec.structs import replace
 
 from tagmill.fleet import batches
 from tagmill_wire import bitmap
 from tagmill_wire.messages import (
+    Batch,
+    Changes,
     Definition,
     ExpressionSet,
     Failure,
@@ -20,6 +23,7 @@ from tagmill_wire.messages import (
     OfSet,
     PartitionResult,
     SlotVerdicts,
+    load,
 )
 
 Probes = dict[str, str]
@@ -119,11 +123,10 @@ class Fetch:
         return [(key, base, texts[key]) for key, base in found]
 
     def page(self, max_nodes: int) -> None:
-        since = self.base.rev if self.base else None
-        batch = batches.read_in(
+        batch = self.brought() or batches.read_in(
             self.incarnation,
             self.lease.partition,
-            since=since,
+            since=self.base.rev if self.base else None,
             after=self.after,
             max_nodes=max_nodes,
             max_bytes=10_000,
@@ -139,6 +142,17 @@ class Fetch:
                 self.nodes[node.slot] = node.probes
         self.after = batch.next
         self.is_done = batch.next is None
+
+    def brought(self) -> Batch | None:
+        """What the lease brings along, where it begins at what is held."""
+        changes = self.lease.changes
+        if not isinstance(changes, Changes) or self.base is None:
+            return None
+        if changes.since != self.base.rev:
+            return None
+        if not changes.data:
+            return Batch(self.lease.partition, changes.rev, [], None)
+        return load(Batch, zstandard.decompress(base64.b64decode(changes.data)))
 
     def image(self) -> Image:
         assert self.rev is not None

@@ -283,8 +283,10 @@ class Fleet(RuleBasedStateMachine):
     def lease(self, worker: int, most: int) -> None:
         holds_now = [partition for owner, partition in self.images if owner == worker]
         try:
-            by_set = worker == SPEAKS_SETS
-            answer = leases.grant(self.workers[worker], most, holds_now, by_set=by_set).answer
+            is_newer = worker == SPEAKS_SETS
+            answer = leases.grant(
+                self.workers[worker], most, holds_now, by_set=is_newer, brings_changes=is_newer
+            ).answer
         except WorkerGone:
             self.register_again(worker)
             return

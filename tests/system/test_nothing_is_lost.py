@@ -22,7 +22,10 @@ RUNAWAY = (
     "count(//*[count(following::*[count(following::*/following::*[position() mod 2 = 1])"
     " > 9999]) > 9999]) > 1"
 )
-EVALUATORS = ["lxml", *(["kernel"] if base.has_kernel() else [])]
+# The kernel's are quick; where it is, those of lxml run among the proofs.
+EVALUATORS = (
+    ["kernel", pytest.param("lxml", marks=pytest.mark.proof)] if base.has_kernel() else ["lxml"]
+)
 
 
 @pytest.mark.parametrize("evaluator", EVALUATORS)
@@ -70,7 +73,9 @@ def completing(system: System) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("moment", [fetching, evaluating, completing])
+@pytest.mark.parametrize(
+    "moment", [fetching, pytest.param(evaluating, marks=pytest.mark.proof), completing]
+)
 def test_a_worker_killed_in_the_middle_loses_nothing(
     system: System, moment: Callable[[System], AbstractContextManager[None]]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 from collections import defaultdict, deque
 from collections.abc import Callable
@@ -65,7 +66,8 @@ class MockApi(Resource):
 
     A fault takes the request and answers bytes or NOT_DONE_YET; None behaves. `work` is what is
     leased next: (partition id, {expression id: base_rev}). `live`: the version of an expression set
-    and its ids, by which leases name expressions. `share`: its epoch, and the partitions of it.
+    and its ids, by which leases name expressions. `brings`: whether leases for changes have the
+    nodes that changed. `share`: its epoch, and the partitions of it.
     """
 
     isLeaf = True
@@ -96,8 +98,10 @@ class MockApi(Resource):
             "batch_bytes": 1 << 22,
             "protocol": 2,
         }
+        self.brings = False
         self.share: tuple[int, list[int]] = (1, [])
         self.shares: list[ShareRequest] = []
+        self.beats: list[Heartbeat] = []
         self.evaluation_seconds: float | None = None
         self.most_nodes = 1000
         self.parked: list[Any] = []
@@ -163,7 +167,7 @@ class MockApi(Resource):
         return orjson.dumps({"worker": f"worker-{len(self.registered)}", **self.registration})
 
     def _heartbeat(self, request: Any, body: bytes) -> bytes:
-        load(Heartbeat, body)
+        self.beats.append(load(Heartbeat, body))
         epoch = {"epoch": self.share[0]} if self.registration["protocol"] >= SHARES_SINCE else {}
         return orjson.dumps({"lost": self.lost, **epoch})
 
@@ -200,6 +204,7 @@ class MockApi(Resource):
                     {"expression": key, "base_rev": base} for key, base in expressions.items()
                 ],
                 "vocabulary_rev": self.vocabulary_revs.get(partition),
+                **self._changes(partition, list(expressions.values())),
             }
             for partition, expressions in wanted.items()
         ]
@@ -214,6 +219,15 @@ class MockApi(Resource):
         if self.live is not None:
             self._by_set(answer)
         return orjson.dumps(answer)
+
+    def _changes(self, partition: int, bases: list[int | None]) -> dict[str, Any]:
+        known = [base for base in bases if base is not None]
+        if not self.brings or len(known) < len(bases):
+            return {}
+        batch = self.partitions[partition].batch(min(known), None, self.most_nodes)
+        data = zstandard.compress(dump(batch)) if batch.nodes else b""
+        found = {"since": min(known), "rev": batch.rev, "data": base64.b64encode(data).decode()}
+        return {"changes": found}
 
     def _by_set(self, answer: dict[str, Any]) -> None:
         """The same answer, naming the set."""

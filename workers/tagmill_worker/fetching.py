@@ -62,7 +62,7 @@ class Fetcher:
             if job.politely is not None:
                 await job.politely()
             await self._evaluator.below(1 << 30, self._settings.prefetch)
-            page = await self._page(job, after)
+            page = job.brought or await self._page(job, after)
             job.pages.append(page)
             if not page.is_empty:
                 done = self._evaluator.submit(job.pass_, page, job.everything, learn)

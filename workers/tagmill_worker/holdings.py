@@ -142,7 +142,7 @@ class Holdings:
             is_kept = self._store.admit(partition, job.pages)
             self._write_whole(job, job.rev, job.pages)
         elif job.held is not None:
-            is_kept = self._store.get(partition) is job.held
+            is_kept = self._store.get(partition) is job.held and not job.is_overtaken
             if is_kept and job.pages:
                 self._store.apply(partition, job.pages)
             self._write_delta(job)

@@ -20,7 +20,7 @@ from twisted.internet.defer import Deferred
 
 from tagmill_wire import bitmap
 from tagmill_wire.messages import Definition, Failure, LeasedPartition, MatchResult, PartitionResult
-from tagmill_worker import summary
+from tagmill_worker import pages, summary
 from tagmill_worker.errors import ProtocolError
 from tagmill_worker.evaluators.passes import PageAnswer, Pass
 from tagmill_worker.pages import Page
@@ -71,6 +71,8 @@ class Job:
     live: DefinedSet | None = None
     trace: str = ""
     """Its place in a trace, if any."""
+    brought: Page | None = None
+    """What has changed since `since`, where the lease has brought it along."""
     politely: Callable[[], Awaitable[None]] | None = None
     """Called before each page of a job that nobody waits for."""
 
@@ -100,6 +102,12 @@ class Job:
         return self.held_rev is not None and learn is not None and learn < self.held_rev
 
     @property
+    def is_overtaken(self) -> bool:
+        """Whether another job has brought what is held forward: what a lease brought along may be
+        older, and must not hide it."""
+        return self.brought is not None and self.held is not None and self.held.rev != self.held_rev
+
+    @property
     def passing(self) -> list[Page]:
         """The pages that nobody will ask for once the job has ended."""
         held = self.held.pages if self.is_held_passing and self.held is not None else []
@@ -114,7 +122,7 @@ class Job:
 
     def without_held(self) -> None:
         """What was held is not there after all: everything is fetched. Nothing was until now."""
-        self.held = self.held_rev = self.since = None
+        self.held = self.held_rev = self.since = self.brought = None
         self.full, self.deltas = self.everything, {}
 
     def fetched(self, answer: PageAnswer) -> None:
@@ -202,7 +210,13 @@ def plan(
     bases = _bases(lease, live)
     known = [base for base in bases.values() if base is not None and base >= 0]
     since: int | None = None
-    if held is not None:
+    brought = _brought(lease, known if len(known) == len(bases) else [])
+    if brought is not None and lease.changes is not UNSET:
+        since = lease.changes.since
+        if held is not None and not since <= held.rev <= brought.rev:
+            # It cannot be brought forward by this, and nothing else needs it.
+            held = None
+    elif held is not None:
         since = held.rev
     elif len(known) == len(bases) and lease.vocabulary_rev != -1:
         learnt = [] if lease.vocabulary_rev is None else [lease.vocabulary_rev]
@@ -220,7 +234,20 @@ def plan(
     full = [key for key in bases if key not in deltas]
     held_rev = None if held is None else held.rev
     pass_ = Pass(expressions)
-    return Job(lease, incarnation, held, held_rev, since, deltas, full, pass_, live=live)
+    job = Job(lease, incarnation, held, held_rev, since, deltas, full, pass_, live=live)
+    job.brought = brought
+    return job
+
+
+def _brought(lease: LeasedPartition, bases: list[int]) -> Page | None:
+    """What the lease brings along, where that is all that is needed. `bases`: of all expressions.
+    Raises ProtocolError."""
+    changes = lease.changes
+    if changes is UNSET or lease.vocabulary_rev is not None:
+        return None
+    if not bases or min(bases) < changes.since:
+        return None
+    return pages.brought(lease.partition, changes)
 
 
 def warming(partition: int, incarnation: str, politely: Callable[[], Awaitable[None]]) -> Job:

@@ -7,6 +7,7 @@ it is kept: JOINED, and then each part with its length before it (u32 little-end
 
 from __future__ import annotations
 
+import base64
 import itertools
 import struct
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 import zstandard
 
 from tagmill_wire import frames, zstd
-from tagmill_wire.messages import Batch, WireError, load
+from tagmill_wire.messages import Batch, Changes, WireError, load
 from tagmill_wire.pagehead import PageHead
 from tagmill_worker.errors import AnswerTooLarge, ProtocolError
 
@@ -65,6 +66,17 @@ def read(
     else:
         data = zstandard.compress(data, ZSTD_LEVEL)
     return Page(partition, head.rev, head.next, head.is_empty, _joined(data, dictionaries))
+
+
+def brought(partition: int, changes: Changes, most_bytes: int = MAX_BYTES) -> Page:
+    """The page that a lease brings along. Raises ProtocolError."""
+    try:
+        data = base64.b64decode(changes.data, validate=True)
+    except ValueError as error:
+        raise ProtocolError(f"not a page: {error}") from None
+    if data:
+        _bound(data, most_bytes)
+    return Page(partition, changes.rev, None, not data, data)
 
 
 def packed(partition: int, rev: int, data: bytes, most_bytes: int = MAX_BYTES) -> Page:

@@ -19,6 +19,7 @@ from twisted.python.failure import Failure
 
 from tagmill_wire import tracing
 from tagmill_wire.messages import (
+    CHANGES_SINCE,
     NEXT_SINCE,
     SETS_SINCE,
     SHARES_SINCE,
@@ -251,7 +252,9 @@ class Worker:
 
     def _wanted(
         self, registered: Registered
-    ) -> tuple[int, list[int], list[str] | None, Pace, bool | UnsetType, int | UnsetType]:
+    ) -> tuple[
+        int, list[int], list[str] | None, Pace, bool | UnsetType, int | UnsetType, bool | UnsetType
+    ]:
         """What a request for leases says, beside the worker."""
         return (
             self._settings.max_partitions,
@@ -260,6 +263,7 @@ class Worker:
             self.evaluator.pace,
             True if registered.protocol >= SETS_SINCE else UNSET,
             self._epoch(),
+            True if registered.protocol >= CHANGES_SINCE else UNSET,
         )
 
     def _epoch(self) -> int | UnsetType:

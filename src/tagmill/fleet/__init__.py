@@ -9,6 +9,7 @@ It knows no expression. Uploads enter by `tagmill.flows.ingest`, which writes no
 - `documents`, `digests`: what an upload holds, checked before any lock is taken.
 - `partitions`: locked partitions, which hand out slots and raise revs.
 - `batches`: the documents of a partition in pages, for workers.
+- `changes`: what has changed in some partitions, for leases that bring it along.
 - `images`: images of partitions that workers share, in the image store.
 - `incarnation`: which history of the database a rev belongs to.
 - `vocabularies`: the names and values that documents contain.
@@ -17,6 +18,7 @@ It knows no expression. Uploads enter by `tagmill.flows.ingest`, which writes no
 __all__ = [
     "at_rest",
     "batches",
+    "changes",
     "clusters",
     "dictionaries",
     "digests",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Container, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import structlog
 
@@ -43,6 +43,27 @@ class _Row(NamedTuple):
     packed: bytes | None
     dictionary: int | None
     size: int
+
+
+class Stored(Protocol):
+    """A document of a node, or a node without any: what is looked at of such a row."""
+
+    @property
+    def slot(self) -> int | None: ...
+    @property
+    def rev(self) -> int: ...
+    @property
+    def is_deleted(self) -> bool: ...
+    @property
+    def probe(self) -> str | None: ...
+    @property
+    def xml(self) -> str | None: ...
+    @property
+    def packed(self) -> bytes | None: ...
+    @property
+    def dictionary(self) -> int | None: ...
+    @property
+    def size(self) -> int: ...
 
 
 class _Page(NamedTuple):
@@ -126,7 +147,7 @@ def read(
 
 
 def _plain(partition_id: int, found: _Page) -> Batch:
-    return Batch(partition_id, found.rev, _nodes(partition_id, found.rows), found.next)
+    return Batch(partition_id, found.rev, nodes(partition_id, found.rows), found.next)
 
 
 def _read(
@@ -195,19 +216,20 @@ def _packed_nodes(partition: int, rows: Sequence[_Row], sent: Container[int]) ->
     return nodes
 
 
-def _nodes(partition: int, found: Sequence[_Row]) -> list[BatchNode]:
-    nodes: list[BatchNode] = []
+def nodes(partition: int, found: Iterable[Stored]) -> list[BatchNode]:
+    """What rows say that are sorted by slot, each of a node."""
+    made: list[BatchNode] = []
     probes: dict[str, str] = {}
     for row in found:
-        if not nodes or nodes[-1].slot != row.slot:
+        if not made or made[-1].slot != row.slot:
             probes = {}
-            nodes.append(BatchNode(row.slot, row.rev, None if row.is_deleted else probes))
+            made.append(BatchNode(row.slot or 0, row.rev, None if row.is_deleted else probes))
         if row.probe is not None:
             probes[row.probe] = _text(partition, row)
-    return nodes
+    return made
 
 
-def _text(partition: int, row: _Row) -> str:
+def _text(partition: int, row: Stored) -> str:
     """The XML; none where it is damaged: the worker cannot read the node, says so, and no tag
     matches it. The others of the batch are not held up."""
     try:

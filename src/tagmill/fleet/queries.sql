@@ -37,6 +37,37 @@ LEFT JOIN document d ON d.node_id = c.id
 ORDER BY c.slot, d.probe
 
 
+-- name: changed_nodes
+-- What `batch` says of each of these partitions with its `since`, where that is one page: of at most `max_nodes` each,
+-- and of the first of them, in the order given, until they have more than `max_bytes` of XML. A partition without any
+-- changed node has one row, which has nothing of a node.
+-- Relies on: as `batch`; a statement sees one moment, so that each page is as old as the partition's rev.
+-- Run with `sql.bound`.
+WITH looked AS MATERIALIZED (
+    SELECT given.id AS partition_id, given.place, p.rev AS partition_rev, changed.*
+    FROM unnest(%(partitions)s::bigint[], %(sinces)s::bigint[]) WITH ORDINALITY AS given (id, since, place)
+    JOIN partition p ON p.id = given.id
+    LEFT JOIN LATERAL (
+        SELECT n.id, n.slot, n.rev, n.deleted_at IS NOT NULL AS is_deleted,
+               (SELECT coalesce(sum(d.size), 0) FROM document d WHERE d.node_id = n.id) AS bytes
+        FROM node n
+        WHERE n.partition_id = given.id AND n.rev > given.since
+        ORDER BY n.rev
+        LIMIT %(max_nodes)s + 1
+    ) changed ON true
+),
+counted AS (
+    -- The frame of a sum in an order ends with the last row of the same place.
+    SELECT looked.*, count(id) OVER (PARTITION BY place) AS found, sum(coalesce(bytes, 0)) OVER (ORDER BY place) AS total
+    FROM looked
+)
+SELECT c.partition_id, c.partition_rev, c.slot, c.rev, c.is_deleted, d.probe, d.xml, d.packed, d.dictionary_id, d.size
+FROM counted c
+LEFT JOIN document d ON d.node_id = c.id
+WHERE c.found <= %(max_nodes)s AND c.total <= %(max_bytes)s
+ORDER BY c.place, c.slot, d.probe
+
+
 -- name: current_dictionaries
 -- The dictionaries that pack now. Relies on: nothing; one that is superseded meanwhile still unpacks.
 SELECT DISTINCT ON (cluster_id, probe) cluster_id, probe, id

@@ -29,7 +29,7 @@ from msgspec.structs import replace
 from tagmill import locks, sql
 from tagmill.config import load
 from tagmill.errors import WorkerGone
-from tagmill.fleet import incarnation, vocabularies
+from tagmill.fleet import changes, incarnation, vocabularies
 from tagmill.locks import Lock
 from tagmill.matches import expressions, staleness
 from tagmill.matches.expression_sets import ExpressionSet
@@ -49,6 +49,7 @@ from tagmill.work.policy import (
 from tagmill.work.workers import Asking, Caller
 from tagmill_wire.messages import (
     Definition,
+    Done,
     LeaseAnswer,
     LeasedPartition,
     OfSet,
@@ -134,6 +135,7 @@ def grant(
     speed: Speed | None = None,
     *,
     by_set: bool = False,
+    brings_changes: bool = False,
     after: After | None = None,
 ) -> Granted:
     """Up to `max_partitions` partitions with what is stale in each: those of the worker's share
@@ -144,7 +146,8 @@ def grant(
     later ones wait, no more of a worker's time goes into the earlier ones than their quotas leave.
     A lease for previews names nothing else, one for changes what needs only the nodes that changed,
     and one for whole partitions what the worker, at its `speed`, evaluates within REBUILD_SECONDS.
-    `by_set`: the worker knows expression sets. `after`: what it has completed in the same request.
+    `by_set`: the worker knows expression sets. `brings_changes`: a lease for changes has the nodes
+    that changed, where they are few. `after`: what it has completed in the same request.
 
     Raises WorkerGone."""
     clusters, live = worker.cluster_ids, None if after is None else after.live
@@ -154,7 +157,8 @@ def grant(
         while found := queue.candidates(clusters, holds, owns.first(holds)):
             candidates, kind = policy.choose(found, spent)
             nodes = {item.partition: item.nodes for item in candidates}
-            work = _Work(kind, nodes, set(holds), speed, by_set, spent.incarnation, live)
+            brings = brings_changes and kind == CHANGE
+            work = _Work(kind, nodes, set(holds), speed, by_set, brings, spent.incarnation, live)
             wanted = min(max_partitions, _size(candidates, kind, work.held))
             if kind & WHOLE:
                 wanted = _fitting(candidates[:wanted], work)
@@ -177,6 +181,7 @@ class _Work(NamedTuple):
     held: set[int]
     speed: Speed | None
     by_set: bool
+    brings_changes: bool
     incarnation: str
     live: str | None
 
@@ -219,14 +224,25 @@ def _granted(worker: Asking, jobs: dict[int, int], work: _Work) -> LeaseAnswer:
         str(key): Definition(text, namespaces)
         for key, (text, namespaces) in expressions.definitions(wanted).items()
     }
-    asked = [replace(item, vocabulary_rev=learning.get(item.partition)) for item in leased]
+    if learning:
+        leased = [replace(item, vocabulary_rev=learning.get(item.partition)) for item in leased]
+    if work.brings_changes:
+        bases = {partition: _oldest_base(items) for partition, (items, _) in named.items()}
+        brought = changes.since({key: rev for key, rev in bases.items() if rev is not None})
+        leased = [replace(item, changes=brought.get(item.partition, UNSET)) for item in leased]
     return LeaseAnswer(
-        asked,
+        leased,
         definitions,
         load().evaluation_seconds,
         work.incarnation,
         UNSET if live is None else live.version,
     )
+
+
+def _oldest_base(items: Sequence[staleness.Stale]) -> int | None:
+    """None where something needs more than what has changed."""
+    bases = [item.base_rev for item in items if item.base_rev is not None]
+    return min(bases, default=None) if len(bases) == len(items) else None
 
 
 def _named(
@@ -280,10 +296,11 @@ def _leased(
 # -- keeping and ending ----------------------------------------------------------------------------
 
 
-def heartbeat(worker: Asking, leases: Sequence[str]) -> list[str]:
-    """Extend the worker's leases that stand; those that do not. Raises WorkerGone."""
+def heartbeat(worker: Asking, leases: Sequence[str], done: Done | None = None) -> list[str]:
+    """Extend the worker's leases that stand; those that do not. `done`: what it says that it did of
+    late. Raises WorkerGone."""
     with transaction.atomic():
-        _beat(worker)
+        _beat(worker, done)
         standing = Lease.objects.filter(worker=worker.id, uuid__in=leases, deadline__gt=Now())
         kept = {str(row.uuid) for row in locks.rows(standing)}
         deadline = Now() + timedelta(seconds=load().lease_seconds)
@@ -291,9 +308,15 @@ def heartbeat(worker: Asking, leases: Sequence[str]) -> list[str]:
     return [item for item in leases if str(uuid.UUID(item)) not in kept]
 
 
-def _beat(worker: Asking) -> None:
+def _beat(worker: Asking, done: Done | None = None) -> None:
     """Raises WorkerGone, also for a worker of another incarnation."""
-    if not locks.bound(Lock.WORKER, int, __file__, "beat", {"worker": worker.id}):
+    values = {
+        "worker": worker.id,
+        "seconds": done and done.seconds,
+        "partitions": done and done.partitions,
+        "documents": done and done.documents,
+    }
+    if not locks.bound(Lock.WORKER, int, __file__, "beat", values):
         raise WorkerGone(GONE)
 
 

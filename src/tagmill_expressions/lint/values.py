@@ -116,43 +116,62 @@ def _equal_to(
     if not text or not values or any(found.may_have(text) for found in values):
         return
     kept = _kept(world, values)
-    if is_number(text):
-        number = to_number(text)
-        same = [value for value in kept if is_number(value) and to_number(value) == number]
-        if same:
-            message = (
-                f"{symbol} compares with text as text, and documents write '{same[0]}', "
-                f"not '{text}': compare with the number, without quotes"
-            )
-            # libxml2 reads exponents in text, and the language has none.
-            by = same[0].strip() if same[0].strip().isdigit() else None
-            findings.add("number_compared_as_text", message, literal, by=by)
-            return
-    subject = _subject(findings, nodes, places)
-    message = f"no {subject} is '{text}' in any document"
-    span = (literal.start, literal.end)
-    by = None
-    folded = text.strip().casefold()
-    spelt = [value for value in kept if value.strip().casefold() == folded]
-    family = [value for value in kept if value.startswith(f"{text}:")]
-    quote = findings.text[literal.start]
-    if spelt:
-        hint = f": it is written '{spelt[0]}'"
-        by = f"{quote}{spelt[0]}{quote}" if len(spelt) == 1 and quote not in spelt[0] else None
-    elif family:
-        hint = f": there are {listed(family)}"
-        if symbol == "=" and isinstance(nodes, Path) and len(nodes.steps) == 1:
-            by = f"starts-with({findings.source(nodes)}, {quote}{text}:{quote})"
-            span = (part.start, part.end)
-    elif containing := [v for v in kept if len(text) > 1 and folded in v.casefold()]:
-        hint = f": there {'is' if len(containing) == 1 else 'are'} {listed(containing, _NEAR)}"
-        by = _containing(findings, nodes, containing, text, quote) if symbol == "=" else None
-        span = (part.start, part.end)
-    elif other := _other_attribute(world, places, text):
-        hint = f": it is a value of @{other}"
-    else:
-        hint = _hint(findings, world, text, places)
+    if _is_written_otherwise(findings, literal, symbol, kept):
+        return
+    hint, span, by = _instead(findings, part, literal, nodes, kept)
+    if not hint:
+        other = _other_attribute(world, places, text)
+        hint = f": it is a value of @{other}" if other else _hint(findings, world, text, places)
+    message = f"no {_subject(findings, nodes, places)} is '{text}' in any document"
     findings.add("unknown_value", message + hint, literal, replace=span, by=by)
+
+
+def _is_written_otherwise(
+    findings: Findings, literal: StringLiteral, symbol: str, kept: list[str]
+) -> bool:
+    """Whether documents have the same number in other digits, which is warned of."""
+    if not is_number(literal.value):
+        return False
+    number = to_number(literal.value)
+    same = [value for value in kept if is_number(value) and to_number(value) == number]
+    if not same:
+        return False
+    message = (
+        f"{symbol} compares with text as text, and documents write '{same[0]}', "
+        f"not '{literal.value}': compare with the number, without quotes"
+    )
+    # libxml2 reads exponents in text, and the language has none.
+    by = same[0].strip() if same[0].strip().isdigit() else None
+    findings.add("number_compared_as_text", message, literal, by=by)
+    return True
+
+
+def _instead(
+    findings: Findings,
+    part: Operation,
+    literal: StringLiteral,
+    nodes: SyntaxTree,
+    kept: list[str],
+) -> tuple[str, tuple[int, int], str | None]:
+    """What is alike among the values: a hint, or "", and what may take the place of which span."""
+    text, quote = literal.value, findings.text[literal.start]
+    is_equality = part.operators[0].symbol == "="
+    own, whole = (literal.start, literal.end), (part.start, part.end)
+    folded = text.strip().casefold()
+    if spelt := [value for value in kept if value.strip().casefold() == folded]:
+        is_clear = len(spelt) == 1 and quote not in spelt[0]
+        by = f"{quote}{spelt[0]}{quote}" if is_clear else None
+        return f": it is written '{spelt[0]}'", own, by
+    if family := [value for value in kept if value.startswith(f"{text}:")]:
+        hint = f": there are {listed(family)}"
+        if is_equality and isinstance(nodes, Path) and len(nodes.steps) == 1:
+            return hint, whole, f"starts-with({findings.source(nodes)}, {quote}{text}:{quote})"
+        return hint, own, None
+    if containing := [v for v in kept if len(text) > 1 and folded in v.casefold()]:
+        by = _containing(findings, nodes, containing, text, quote) if is_equality else None
+        verb = "is" if len(containing) == 1 else "are"
+        return f": there {verb} {listed(containing, _NEAR)}", whole, by
+    return "", own, None
 
 
 def _containing(

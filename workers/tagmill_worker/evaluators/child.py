@@ -96,24 +96,11 @@ class Child:
         number, run = header["page"], header["run"]
         held = self._held.get(header["key"])
         is_held = held is not None
-        reading, parsed = 0.0, 0
-        tried: list[str] = []
-        unpacked: dict[str, str] = {}
+        made: dict[str, Any] = {"reading": [0.0, 0], "image": []}
         if held is None:
             if not data:
                 return {"page": number, "missing": True}
-            packed = header.get("packed", 0)
-            data, image = (data[:-packed], data[-packed:]) if packed else (data, b"")
-            if "image" in header:
-                held, reason = self._open(header["image"], data)
-                tried = [header["image"], reason]
-            elif packed:
-                held, unpacked["packed"] = self._unpack(image, data)
-            if held is None:
-                # What an image in a file takes says nothing about parsing.
-                begun = time.perf_counter()
-                held = self._image(data)
-                reading, parsed = time.perf_counter() - begun, len(held.revs)
+            held, made = self._made(header, data)
             is_held = self._keep(header["key"], held)
         self._seen |= int(header["skip"], 16)
         slots = held.slots & ~self._seen
@@ -149,13 +136,30 @@ class Child:
             "shadowed": answers.shadowed,
             "disagreements": answers.disagreements,
             "seconds": time.perf_counter() - started,
-            "reading": [reading, parsed],
             "evaluating": [evaluating, evaluations],
             "image_bytes": self._bytes,
-            "image": tried,
-            **unpacked,
+            **made,
             "vocabulary": vocabulary,
         }
+
+    def _made(self, header: dict[str, Any], data: bytes) -> tuple[Held, dict[str, Any]]:
+        """The image of a page, from files, from another worker, or parsed; and what is told of it:
+        `reading`, `image`, and `packed` where another worker's came along."""
+        told: dict[str, Any] = {"reading": [0.0, 0], "image": []}
+        held: Held | None = None
+        packed = header.get("packed", 0)
+        data, image = (data[:-packed], data[-packed:]) if packed else (data, b"")
+        if "image" in header:
+            held, reason = self._open(header["image"], data)
+            told["image"] = [header["image"], reason]
+        elif packed:
+            held, told["packed"] = self._unpack(image, data)
+        if held is None:
+            # What an image in a file takes says nothing about parsing.
+            begun = time.perf_counter()
+            held = self._image(data)
+            told["reading"] = [time.perf_counter() - begun, len(held.revs)]
+        return held, told
 
     def drop(self, keys: list[int]) -> None:
         for key in keys:
