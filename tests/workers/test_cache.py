@@ -315,6 +315,23 @@ def test_half_an_image_is_no_damage(life: Life, suffix: str, log: list[Any]) -> 
 
 
 @only_kernel
+def test_an_image_that_went_with_its_page_is_no_damage(life: Life, log: list[Any]) -> None:
+    """The page was replaced between the question for its image and the answer."""
+
+    async def story() -> None:
+        await life.first()
+        rig = life.start()
+        await life.evaluate()
+        cache: Any = rig.worker.evaluator._images
+        cache.image_opened(life.place(1).folder / ("0" * 64), "No such file or directory")
+        await rig.stop()
+        assert said(log, "cache_damaged") == []
+        assert rig.value("tagmill_worker_cache_images_total", outcome="damaged") == 0
+
+    run(story())
+
+
+@only_kernel
 def test_an_image_of_another_version_is_not_used(
     life: Life, monkeypatch: pytest.MonkeyPatch
 ) -> None:
