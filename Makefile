@@ -94,7 +94,7 @@ clients: $(VENV)/development ## Generate clients in Python, TypeScript and Go, a
 FUZZ_SECONDS ?= 300
 api-fuzz: $(VENV)/development ## Fuzz the API by its description, as each role, for FUZZ_SECONDS each (schemathesis)
 	@$(RUN) -m pip install --quiet --disable-pip-version-check schemathesis==4.32.5
-	@TAGMILL_FUZZ_SECONDS=$(FUZZ_SECONDS) $(RUN) -m pytest tests/clients/test_fuzz.py -s $(ARGS)
+	@TAGMILL_FUZZ_SECONDS=$(FUZZ_SECONDS) $(RUN) -m pytest tests/clients/test_fuzz.py -s -o faulthandler_timeout=0 $(ARGS)
 
 # Run it when a version is released, and commit what it writes: tests compare the next one with it.
 api-released: $(VENV)/development ## Keep the description of the API, which the next release must not break

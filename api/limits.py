@@ -50,6 +50,9 @@ LARGE = BodyLimit(lambda: load().request_bytes, "TAGMILL_REQUEST_BYTES")
 # An image of a partition, which waits in a file.
 IMAGE = BodyLimit(lambda: load().image_bytes, "TAGMILL_IMAGE_BYTES")
 
+# Who was told that something is under way asks again after it.
+RETRY_SECONDS = 1
+
 
 def limit_of(path: str) -> BodyLimit:
     """The limit that the view of the path declares."""

@@ -20,7 +20,7 @@ class Keyspace:
 
 
 TAG_NODES = Keyspace("tag_nodes", "The nodes of a tag: pages, all of them as NDJSON or bitmaps")
-NODES = Keyspace("nodes", "Lists of nodes, with their filters")
+NODES = Keyspace("nodes", "Lists of nodes, with their filters; places as bitmaps")
 TAGS = Keyspace("tags", "Lists of tags with their states", is_status=True)
 REBUILDS = Keyspace("rebuilds", "Rebuilds and their progress", is_status=True)
 BATCHES = Keyspace("batches", "Pages of documents for workers")

@@ -14,6 +14,7 @@ __all__ = [
     "node_filters",
     "nodes",
     "partitions",
+    "preview_nodes",
     "previews",
     "rebuilds",
     "root",

@@ -17,7 +17,7 @@ from rest_framework.utils.urls import remove_query_param, replace_query_param
 
 from api import idempotency, pagination, rights
 from api.idempotency import Replay
-from api.limits import SMALL, BodyLimit
+from api.limits import RETRY_SECONDS, SMALL, BodyLimit
 from api.models import IdempotentRequest
 from api.openapi import Says, Schema
 from api.packing import GZIP
@@ -30,9 +30,6 @@ from api.rights import Scope
 from api.roles import Role
 from api.strict import refuse_conditions, refuse_encoding, refuse_unknown
 from tagmill.errors import Invalid, NotFound
-
-# Who was told that something is under way asks again after it.
-RETRY_SECONDS = 1
 
 
 class Strict(serializers.Serializer[Any]):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from django.http import QueryDict
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework.response import Response
 
 from api import pagination
@@ -28,6 +29,16 @@ FILTERS = (
     filters.text("text", None, "Text anywhere in the hostname or the system_id, in any case."),
 )
 
+# Lists of all nodes ask which tags they carry.
+TAGS = (
+    OpenApiParameter(
+        "tag", str, many=True, description="Nodes that carry it. Repeat it: all of them."
+    ),
+    OpenApiParameter(
+        "not_tag", str, many=True, description="Nodes that do not. Repeat it: none of them."
+    ),
+)
+
 
 Bodies = Callable[[Sequence[places.Found]], Iterable[Any]]
 
@@ -45,7 +56,7 @@ def _before(place: str) -> int:
 
 BEGIN = Filter(
     "begin",
-    "From this place on, `partition.slot` as in `tags/{name}/members`; not with `after`.",
+    "From this place on, `partition.slot` as in `members` and `places`; not with `after`.",
     {"type": "string", "pattern": r"^[0-9]{1,18}\.[0-9]{1,6}$"},
     _before,
 )

@@ -9,7 +9,6 @@ from django.db.models import QuerySet
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import (
     OpenApiExample,
-    OpenApiParameter,
     extend_schema,
     extend_schema_field,
 )
@@ -30,7 +29,7 @@ from tagmill.fleet import incarnation
 from tagmill.fleet.models import Node
 from tagmill.flows import replacing, together
 from tagmill.flows.ingest import Upload, Verdict
-from tagmill.tags import places
+from tagmill.tags import freshness, places
 
 # Says whether the tags are true when the answer arrives.
 SETTLED = "Tagmill-Settled"
@@ -100,7 +99,18 @@ class ProbeOut(serializers.Serializer[Any]):
     uploaded_at = serializers.DateTimeField()
 
 
+class NodeFreshness(serializers.Serializer[Any]):
+    """How true the node's tags are. Pending: some of them may be other ones soon."""
+
+    definitions = serializers.IntegerField(help_text="That tags have.")
+    pending = serializers.IntegerField(help_text="Those that wait for evaluation where it is.")
+    evaluated_at = serializers.DateTimeField(
+        allow_null=True, help_text="When a worker evaluated one there last."
+    )
+
+
 class NodeDetail(NodeOut):
+    freshness = NodeFreshness()
     tags = serializers.ListField(child=serializers.CharField(), help_text="Sorted.")
     probes = ProbeOut(many=True)
 
@@ -137,6 +147,7 @@ def answer(system_id: str, scope: Scope, headers: dict[str, str], status: int = 
         "updated_at": node.updated_at,
         "tags": places.tags_of([places.key(node.partition_id, node.slot)])[0],
         "probes": list(probes),
+        "freshness": freshness.of_partition(node.partition_id)._asdict(),
     }
     headers = {**headers, "ETag": etags.of_node(incarnation.current(), node.id, node.rev)}
     return Response(body, status, headers=headers)
@@ -169,14 +180,7 @@ class Nodes(Resource):
     @extend_schema(
         operation_id="nodes_list",
         responses={(200, "application/json"): NodeOut(many=True), (200, NDJSON): OpenApiTypes.STR},
-        parameters=[
-            OpenApiParameter(
-                "tag", str, many=True, description="Nodes that carry it. Repeat it: all of them."
-            ),
-            OpenApiParameter(
-                "not_tag", str, many=True, description="Nodes that do not. Repeat it: none of them."
-            ),
-        ],
+        parameters=[*node_filters.TAGS],
     )
     def get(self, request: Request) -> Response:
         """List the nodes

@@ -31,13 +31,12 @@ from api.rest.tags import DefinitionIn, WarningOut
 from api.rest.waits import PREFER
 from api.roles import Role
 from tagmill.config import load
-from tagmill.errors import Invalid, NotFound, PreviewGone
-from tagmill.fleet.models import Cluster, Node
+from tagmill.errors import NotFound, PreviewGone
+from tagmill.fleet.models import Cluster
 from tagmill.tags import linting, places, previews, waiting
 from tagmill.tags.models import Preview
 
 OPERATOR = {"GET": Role.OPERATOR}
-CHANGES = ("members", "out", "added", "removed")
 # In the environment of a request that somebody else goes on with: what nobody sees is not made.
 BEGINS = "tagmill.begins"
 
@@ -354,47 +353,6 @@ class OnePreview(PreviewCall):
         What is left to evaluate for it is left."""
         previews.cancel(uuid)
         return Response(status=204)
-
-
-class NodesOfPreview(Resource):
-    roles = OPERATOR
-    has_pages = True
-    parameters = frozenset({"change", "cluster"})
-    serializer_class = Member
-    queryset = Node.objects.all()
-
-    @extend_schema(
-        operation_id="previews_nodes_list",
-        responses=Member(many=True),
-        parameters=[
-            OpenApiParameter("change", str, enum=list(CHANGES), description="Which."),
-            CLUSTER,
-        ],
-    )
-    def get(self, request: Request, uuid: UUID) -> Response:
-        """List the nodes of a preview
-
-        Those that it matches. With `change`, those that it adds to `compare_to` or removes from it,
-        or those that are `out`: evaluated, and not matched."""
-        preview = previews.get(uuid)
-        change: Any = request.query_params.get("change", "members")
-        if change not in CHANGES:
-            raise Invalid(f"change must be one of {', '.join(CHANGES)}", field="change")
-        if change in ("added", "removed") and preview.compare_to_id is None:
-            raise Invalid("the preview is compared with no tag", field="change")
-        asked = Asked.of(request)
-        cursor = request.query_params.get("after")
-        after = pagination.decode(cursor, int) if cursor else -1
-        membership = asked.membership(preview)
-        rows = membership.page(change, after, asked.limit + 1)
-        found = _page(rows, asked.limit, asked.address(uuid, change=change))
-        if self.asked.get("count"):
-            counts = membership.counts()
-            out = counts.evaluated_nodes - counts.nodes
-            found["count"] = counts.nodes if change == "members" else out
-            if change in ("added", "removed"):
-                found["count"] = getattr(counts, change)
-        return Response(found)
 
 
 def base(request: Request) -> str:

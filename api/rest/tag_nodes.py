@@ -1,8 +1,8 @@
-"""/api/v1/tags/{name}/nodes and /api/v1/tags/{name}/members"""
+"""/api/v1/tags/{name}/nodes and /members; and /api/v1/places, where all nodes are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from django.http import StreamingHttpResponse
@@ -123,10 +123,37 @@ class MembersOfTag(Resource):
             asked = filters.asked(node_filters.FILTERS, request.query_params.dict())
             found = node_filters.chosen(asked, self.granted, tags=(tag.id,))
             etag = etags.make("members", revisions.of_nodes([name]))
-            return with_etag(request, etag, lambda: Response(_bitmaps(found)))
+            return with_etag(request, etag, lambda: Response(bitmaps(places.live(found))))
 
 
-def _bitmaps(wanted: places.Filters) -> dict[str, Any]:
+class Places(Resource):
+    by_cluster = True
+    says = {"GET": Says(headers=("ETag",))}
+    parameters = frozenset({"tag", "not_tag", *(each.name for each in node_filters.FILTERS)})
+    serializer_class = Members
+    queryset = Node.objects.all()
+
+    @extend_schema(
+        operation_id="places",
+        tags=["nodes"],
+        parameters=[*node_filters.TAGS, *(each.parameter() for each in node_filters.FILTERS)],
+    )
+    def get(self, request: Request) -> HttpResponseBase:
+        """Get the places of nodes as bitmaps
+
+        Of all nodes that `nodes/` lists with the same filters, in its order by places, as
+        `tags/{name}/members` has those of a tag. 304 while nothing has changed."""
+        query = request.query_params
+        with sql.snapshot():
+            asked = filters.asked(node_filters.FILTERS, query.dict())
+            found = node_filters.of_list(asked, query, self.granted)
+            named = [*query.getlist("tag"), *query.getlist("not_tag")]
+            etag = etags.make("places", self.granted.ids, revisions.of_nodes(named))
+            return with_etag(request, etag, lambda: Response(bitmaps(places.live(found))))
+
+
+def bitmaps(parts: Iterable[tuple[int, int]]) -> dict[str, Any]:
+    """The slots of partitions as Members describes them."""
     clusters = dict(Partition.objects.values_list("id", "cluster__name"))
     found = [
         {
@@ -135,7 +162,7 @@ def _bitmaps(wanted: places.Filters) -> dict[str, Any]:
             "count": bits.bit_count(),
             "slots": bitmap.encode_short(bits),
         }
-        for partition, bits in places.live(wanted)
+        for partition, bits in parts
         if bits
     ]
     return {"count": sum(each["count"] for each in found), "partitions": found}

@@ -7,8 +7,10 @@ from datetime import datetime
 from typing import Any, NamedTuple, cast
 
 from django.contrib.auth.models import User
-from django.db.models import Q, QuerySet
+from django.db.models import F, Q, QuerySet, TextField
+from django.db.models.functions import Cast
 from drf_spectacular.utils import OpenApiExample, extend_schema
+from orjson import Fragment
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -173,6 +175,10 @@ def all_tags() -> QuerySet[Tag]:
     return rows.only(*(field.name for field in Tag._meta.concrete_fields), *shown)
 
 
+# As an object, or as the JSON text that PostgreSQL has: thousands of them need not be parsed.
+Namespaces = dict[str, str] | str | None
+
+
 class Row(NamedTuple):
     """A tag as answers need it, without a model's instance for each."""
 
@@ -185,17 +191,20 @@ class Row(NamedTuple):
     expression_id: int | None
     pending_expression_id: int | None
     definition: str | None
-    namespaces: dict[str, str] | None
+    namespaces: Namespaces
     pending_definition: str | None
-    pending_namespaces: dict[str, str] | None
+    pending_namespaces: Namespaces
 
 
-# The columns of a Row, in its order.
-COLUMNS = (
-    *Row._fields[:8],
-    *("expression__text", "expression__namespaces"),
-    *("pending_expression__text", "pending_expression__namespaces"),
-)
+def rows_of(found: QuerySet[Tag]) -> QuerySet[Any]:
+    """The tags, with the members of a Row."""
+    written = found.annotate(
+        definition=F("expression__text"),
+        namespaces=Cast("expression__namespaces", TextField()),
+        pending_definition=F("pending_expression__text"),
+        pending_namespaces=Cast("pending_expression__namespaces", TextField()),
+    )
+    return written.values_list(*Row._fields, named=True)
 
 
 def bodies(rows: Sequence[Row]) -> list[dict[str, Any]]:
@@ -240,12 +249,12 @@ def _body(tag: Row, status: freshness.TagStatus, waited: Sequence[waiting.Wait])
         "comment": tag.comment,
         "kernel_opts": tag.kernel_opts,
         "definition": tag.definition,
-        "namespaces": tag.namespaces or {},
+        "namespaces": _json(tag.namespaces) or {},
         "pending_definition": tag.pending_definition,
-        "pending_namespaces": tag.pending_namespaces,
+        "pending_namespaces": _json(tag.pending_namespaces),
         "state": status.state,
         "failure": status.failure or None,
-        "waiting_for": waits.bodies(waited),
+        "waiting_for": waits.bodies(waited) if waited else (),
         "node_count": status.node_count,
         "freshness": {
             "partitions": status.partitions,
@@ -257,8 +266,8 @@ def _body(tag: Row, status: freshness.TagStatus, waited: Sequence[waiting.Wait])
     }
 
 
-def _row(values: dict[str, Any]) -> Row:
-    return Row(*(values[name] for name in COLUMNS))
+def _json(namespaces: Namespaces) -> Any:
+    return Fragment(namespaces) if isinstance(namespaces, str) else namespaces
 
 
 EXAMPLE = OpenApiExample(
@@ -323,15 +332,15 @@ class Tags(Resource):
         rows = self.filtered(Tag.objects.all())
         if "state" in self.asked:
             return self._in_state(rows, self.asked["state"])
-        page = pagination.page(rows.values(*COLUMNS), request.query_params, self.order)
-        return self.listed(bodies([*map(_row, page.rows)]), page.after, rows.count)
+        page = pagination.page(rows_of(rows), request.query_params, self.order)
+        return self.listed(bodies(page.rows), page.after, rows.count)
 
     def _in_state(self, rows: QuerySet[Tag], state: str) -> Response:
         """States are derived: those of all tags that the other filters leave are looked at."""
         parameters = self.request.query_params
         column = self.order.lstrip("-")
         limit = pagination.limit_of(parameters)
-        every = [_row(row) for row in rows.order_by(self.order).values(*COLUMNS)]
+        every = list(rows_of(rows).order_by(self.order))
         found = freshness.status(every)
         chosen = [tag for tag in every if found[tag.id].state == state]
         left = pagination.beyond(chosen, parameters, self.order)

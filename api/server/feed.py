@@ -156,10 +156,9 @@ class ChangesResource(Native):
         page = await self._page(cursor, most, seconds)
         if seconds:
             request.setHeader("Preference-Applied", f"wait={seconds}")
-        lines = [dumps({"kind": each.kind, **each.body}) for each in page.changes]
-        lines.append(dumps({"cursor": page.cursor.encode(), "more": page.more}))
+        lines = await self._threads.call(lines_of, page)
         request.setHeader("Cache-Control", "no-store")
-        respond_packed(request, b"\n".join(lines) + b"\n", NDJSON)
+        respond_packed(request, lines, NDJSON)
 
     async def _page(self, cursor: feed.Cursor, most: int, seconds: int) -> feed.Page:
         """The first that has changes, or what there is after so many seconds."""
@@ -185,8 +184,8 @@ class ChangesResource(Native):
         stream = Stream(self._reactor, request, MAX_STREAM_SECONDS)
         while not (stream.is_over or self._waiting.is_draining):
             page = await self.read(cursor, most)
-            for each in page.changes:
-                stream.send(each.kind, dumps(each.body), each.cursor.encode())
+            for kind, data, identity in await self._threads.call(events_of, page):
+                stream.send(kind, data, identity)
             if page.cursor != cursor and not page.more:
                 # So that whoever comes back later does not read the stretch again.
                 stream.note(page.cursor.encode())
@@ -201,10 +200,20 @@ class ChangesResource(Native):
 
 
 async def read(shared: Together, cursor: feed.Cursor, most: int) -> feed.Page:
-    """What clients see of the next page."""
     page: feed.Page = await shared.call((cursor, most), feed.read, cursor, most)
-    seen = [each for each in page.changes if each.kind != "passed"]
-    return feed.Page(seen, page.cursor, page.more)
+    return page
+
+
+def lines_of(page: feed.Page) -> bytes:
+    """In a thread: a page may have a megabyte."""
+    lines = [dumps({"kind": each.kind, **each.body}) for each in page.changes]
+    lines.append(dumps({"cursor": page.cursor.encode(), "more": page.more}))
+    return b"\n".join(lines) + b"\n"
+
+
+def events_of(page: feed.Page) -> list[tuple[str, bytes, str]]:
+    """The kind, data and id of each event. In a thread, as the lines."""
+    return [(each.kind, dumps(each.body), page.after(each).encode()) for each in page.changes]
 
 
 def admit(header: str, session: str, since: str) -> feed.Cursor:

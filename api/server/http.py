@@ -58,6 +58,7 @@ RESOURCES = frozenset(
         "definitions",
         "nodes",
         "partitions",
+        "places",
         "previews",
         "rebuilds",
         "tags",

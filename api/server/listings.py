@@ -90,6 +90,7 @@ LISTINGS = (
         tags=lambda subject, query: (subject,),
     ),
     Listing(keyspaces.NODES, "/api/v1/nodes", CHOSEN | {"tag", "not_tag"}, tags=_filtered),
+    Listing(keyspaces.NODES, "/api/v1/places", FILTERS | {"tag", "not_tag"}, tags=_filtered),
     Listing(keyspaces.TAGS, "/api/v1/tags"),
     Listing(keyspaces.REBUILDS, "/api/v1/rebuilds"),
     Listing(keyspaces.REBUILDS, "/api/v1/rebuilds/([0-9a-fA-F-]{36})"),

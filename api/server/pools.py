@@ -15,7 +15,8 @@ UPLOAD_THREADS = 4
 # The image store may be slow: nobody else waits for it.
 IMAGE_THREADS = 4
 # An import is bound by the database; a third one waits, with its client's socket unread. For all
-# processes of a server together, but one for each.
+# processes of a server together, but one for each. Each has a second connection, by which it looks
+# at the lines that come next.
 IMPORT_THREADS = 2
 # Procrastinate's pool, and the thread that its tasks run in.
 MAINTENANCE_CONNECTIONS = 5
@@ -35,7 +36,9 @@ def sizes(config: Config) -> dict[str, int]:
 
 
 def connections(config: Config, run_maintenance: bool) -> int:
-    """The most connections to the database of all processes together: one for each thread, one for
-    each process that listens, and those of the periodic tasks, which one of them runs."""
-    each = sum(sizes(config).values()) + 1
+    """The most connections to the database of all processes together: one for each thread and a
+    second one for each import, one for each process that listens, and those of the periodic tasks,
+    which one of them runs."""
+    threads = sizes(config)
+    each = sum(threads.values()) + threads["import"] + 1
     return config.processes * each + (MAINTENANCE_CONNECTIONS if run_maintenance else 0)

@@ -17,8 +17,8 @@ from twisted.internet.defer import Deferred, DeferredLock, DeferredSemaphore
 
 from api import idempotency
 from api.encoding import dumps
+from api.limits import RETRY_SECONDS
 from api.rest import previews as resource
-from api.rest.base import RETRY_SECONDS
 from api.server import events, users
 from api.server.captured import Captured
 from api.server.http import Request, route_of

@@ -74,7 +74,7 @@ class SessionResource(Native):
             page = await feed.read(self._shared, cursor, PAGE)
             for each in page.changes:
                 if found := shown(each):
-                    stream.send(*found, each.cursor.encode())
+                    stream.send(*found, page.after(each).encode())
             if page.cursor != cursor and not page.more:
                 stream.note(page.cursor.encode())
             cursor = page.cursor

@@ -15,6 +15,7 @@ from django.db.backends.postgresql.base import ServerBindingCursor
 from psycopg import Pipeline
 from psycopg.abc import Buffer
 from psycopg.pq import Format
+from psycopg.types.array import ListDumper
 from psycopg.types.datetime import TimestamptzLoader
 
 Row = TypeVar("Row")
@@ -72,9 +73,20 @@ class DateLoader(TimestamptzLoader):
             return super().load(data)
 
 
-def read_dates(connection: Any, **_: Any) -> None:
+class NumbersDumper(ListDumper):
+    """Writes a list of whole numbers at once. psycopg's own looks in each of them for what must be
+    quoted: four milliseconds for the places of ten thousand nodes."""
+
+    def dump(self, obj: list[Any]) -> Buffer | None:
+        if obj and set(map(type, obj)) == {int}:
+            return f"{{{str(obj)[1:-1]}}}".encode()
+        return super().dump(obj)
+
+
+def adapt(connection: Any, **_: Any) -> None:
     """A receiver of Django's `connection_created`."""
     connection.connection.adapters.register_loader("timestamptz", DateLoader)
+    connection.connection.adapters.register_dumper(list, NumbersDumper)
 
 
 @contextlib.contextmanager
@@ -97,7 +109,11 @@ def is_pipelined() -> bool:
     return bool(database.connection.info.pipeline_status)
 
 
-class _Kept(ServerBindingCursor):  # type: ignore[misc]
+# The stubs know nothing of this class.
+_ServerBindingCursor: Any = ServerBindingCursor
+
+
+class _Kept(_ServerBindingCursor):  # type: ignore[misc]
     """A cursor of one query, for all the times that it runs on a connection. A new cursor for each
     takes as long as everything else that the client does for a small statement: it finds out anew
     how each parameter is sent, and each column is read."""

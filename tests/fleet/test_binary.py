@@ -4,11 +4,13 @@ from it by a quick reader of ours."""
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from django.db import DataError, connection, connections
 from django.test.utils import CaptureQueriesContext
 from psycopg import pq
+from psycopg.types.array import ListDumper
 
 from tagmill import sql
 from tagmill.fleet import batches, clusters
@@ -96,3 +98,17 @@ def test_another_connection_has_other_cursors() -> None:
     for _ in range(2):
         assert sql.bound(float, batches.__file__, "dictionary_ratio", {"id": 1}) == []
         connection.close()
+
+
+@pytest.mark.parametrize(
+    "given", [[], [0], [-1, 2**40], [1, None], [[1], [2]], [True, False], ["a,b", "{"]]
+)
+def test_lists_arrive_as_they_were_sent(given: list[Any]) -> None:
+    kind = {bool: "boolean[]", str: "text[]"}.get(type(next(iter(given), None)), "bigint[]")
+    assert execute(f"SELECT %s::{kind}", [given]) == [(given,)]
+
+
+def test_numbers_are_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not one by one, as psycopg writes lists."""
+    monkeypatch.delattr(ListDumper, "_dump_list")
+    assert execute("SELECT %s::bigint[]", [[1, -2]]) == [([1, -2],)]

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.db import connection, transaction
+from django.db.models import Count
 
 from tagmill import sql
 from tagmill.fleet import batches
-from tagmill.fleet.models import Cluster, Partition
+from tagmill.fleet.models import Cluster, Node, Partition
 from tagmill.flows import feed, ingest
 from tagmill.matches import matches
 from tagmill.matches.models import Expression
@@ -33,6 +34,7 @@ from tests.support.sql import execute, plan, scanned
 
 pytestmark = pytest.mark.django_db
 
+BRACES = str.maketrans("[]", "{}")
 LARGE = {"node", "document", "match", "rebuild_target"}
 # Each takes 1 to 25 ms; the trap of nested loops that this is for takes minutes.
 MAX_MILLISECONDS = 1000
@@ -117,8 +119,12 @@ def test_no_hot_statement_reads_a_large_table_whole() -> None:
                 "new_slots": [3, 4],
             },
         ),
-        (changes, "named_places", {"partitions": partitions, "slots": partitions}),
-        (changes, "named_places", {"partitions": partitions * 10, "slots": [*range(1000)]}),
+        (changes, "named_places", {"partitions": partitions, "slots": ["{1}"] * len(partitions)}),
+        (
+            changes,
+            "named_places",
+            {"partitions": partitions[:1], "slots": [str([*range(1000)]).translate(BRACES)]},
+        ),
         (conversion, "present_members", {"expression": expressions[0]}),
         (queue, "fetch_jobs", {"queues": [queue.queue_of(item) for item in partitions]}),
     ]
@@ -155,6 +161,23 @@ def test_who_follows_what_changes_reads_no_trail_and_no_nodes_from_the_beginning
     assert not scanned(found) & LARGE, found
     found = plan(sql.query(feed.__file__, "feed_rebuilds"), {"since": until, "after": 0, "most": 9})
     assert not scanned(found) & LARGE, found
+
+
+def test_who_follows_from_the_beginning_reads_a_page_of_nodes_at_a_time() -> None:
+    first = {"since": feed.NOTHING, "partition": 0, "slot": -1, "most": 10}
+    statement = sql.query(feed.__file__, "feed_nodes")
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", first)
+        root = cursor.fetchone()[0][0]["Plan"]
+    of_one = max(Partition.objects.annotate(n=Count("nodes")).values_list("n", flat=True))
+    assert rows_of(root, "node") <= 2 * of_one < len(ids(Node)) / 2
+
+
+def rows_of(root: dict[str, Any], table: str) -> float:
+    """How many rows of the table a plan has read."""
+    is_of = root.get("Relation Name") == table
+    here = root["Actual Rows"] * root["Actual Loops"] if is_of else 0
+    return float(here + sum(rows_of(child, table) for child in root.get("Plans", [])))
 
 
 def test_what_looks_at_all_matches_stays_cheap() -> None:

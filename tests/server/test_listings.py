@@ -91,6 +91,7 @@ def test_every_change_shows_in_the_next_answer(reader: Reader) -> None:
         f"{TAG_NODES}?begin=1.1",
         "/api/v1/nodes/",
         "/api/v1/nodes/?tag=gpu&limit=2",
+        "/api/v1/places?not_tag=gpu",
         "/api/v1/tags/",
     )
     worker = a_worker(name="w2")

@@ -309,7 +309,7 @@ def test_each_process_keeps_connections_of_its_own_to_the_database() -> None:
         for processes in (1, 2, 4)
         for run_maintenance in (True, False)
     ]
-    assert found == [48, 43, 2 * 42 + 5, 2 * 42, 4 * 42 + 5, 4 * 42]
+    assert found == [50, 45, 2 * 43 + 5, 2 * 43, 4 * 43 + 5, 4 * 43]
 
 
 def test_auto_is_the_cores_there_are(tmp_path: Path, configure: Any) -> None:

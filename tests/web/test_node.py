@@ -27,6 +27,7 @@ def test_why_a_node_is_in_or_out_with_exactly_its_hits_marked(
     seat = sit()
     page = seat.see(f"/nodes/{name}?tag=nvidia")
     expect(page.get_by_text("The node matches.")).to_be_visible()
+    expect(page.get_by_label("Tags of the node")).to_contain_text("1 of 1 definition")
     expect(page.locator(".item.hit")).to_have_count(1)
     expect(page.locator(".item.hit")).to_contain_text("NVIDIA Corporation")
     seat.is_accessible()

@@ -100,16 +100,21 @@ def test_the_login_and_the_pages_of_problems_are_accessible(
     seat.is_accessible()
 
 
+@pytest.mark.parametrize("shown", ["tag", "preview", "all"])
 def test_the_end_of_a_long_list_is_read_without_what_lies_between(
-    stack: object, sit: Callable[..., Seat]
+    stack: object, sit: Callable[..., Seat], request: pytest.FixtureRequest, shown: str
 ) -> None:
     tags.create("any", definition="//node")
     work(a_worker())
-    seat = sit("viewer")
+    if shown == "preview":
+        request.getfixturevalue("worker")
+    seat = sit(
+        "operator" if shown == "preview" else "viewer", viewport={"width": 1280, "height": 500}
+    )
     asked: list[str] = []
     seat.page.on("request", lambda request: asked.append(request.url))
-    page = seat.see("/tags/any")
-    rows = page.get_by_label("What it matches").get_by_role("listitem")
+    page = seat.see("/nodes/" if shown == "all" else "/tags/any")
+    rows = page.locator("tm-nodes").get_by_role("listitem")
     expect(rows.first).to_contain_text("site-1")
     page.locator("tm-nodes").evaluate("list => (list.page = 10)")
     last = Node.objects.order_by("partition_id", "slot").last()

@@ -1,6 +1,9 @@
 //! The operators outside of paths, for all documents at once.
 
 use std::cell::RefCell;
+use std::rc::Rc;
+
+use hashbrown::HashMap;
 
 use crate::budget::Budget;
 use crate::eval::{Context, Evaluated, Evaluator};
@@ -13,6 +16,7 @@ use crate::xpath::number;
 use crate::xpath::parts::{Part, Use};
 
 use super::anchors::{Split, ValueTest, constant, split};
+use super::common::Known;
 use super::dag;
 use super::local::{Item, Local};
 use super::looks::Look;
@@ -38,6 +42,8 @@ pub struct Columns<'a> {
     pub(super) local: Local<'a>,
     pub(super) texts: Texts<'a>,
     tree: RefCell<Tree>,
+    /// Where the documents differ from what they have in common, for an operator.
+    pub(super) known: RefCell<HashMap<usize, Rc<Known>>>,
     /// What the documents have in common, and the columns over it.
     pub(super) common: Option<Common<'a>>,
 }
@@ -57,7 +63,8 @@ pub struct DocumentPath<'a> {
 impl<'a> Columns<'a> {
     pub fn new(store: &'a Store, names: &'a [BoundName], budget: &'a Budget) -> Self {
         let local = Local { store, names, budget };
-        Columns { local, texts: Texts::new(local, &[]), tree: RefCell::default(), common: None }
+        let texts = Texts::new(local, &[]);
+        Columns { local, texts, tree: RefCell::default(), known: RefCell::default(), common: None }
     }
 
     /// As `new`, of a store whose documents have a skeleton.
@@ -87,8 +94,8 @@ impl<'a> Columns<'a> {
                 Ok(zip(a, b, |a, b| cmp.numbers(a, b)))
             }
             _ if self.common.is_some() && !self.is_selective(expr, documents)? => {
-                let needs = Needs::of_bool(expr);
-                self.in_common(&needs, documents, &|columns, documents| {
+                let (part, needs) = (Part::Bool(expr), Needs::of_bool(expr));
+                self.in_common(part, &needs, documents, &|columns, documents| {
                     columns.leaf(expr, documents)
                 })
             }
@@ -122,7 +129,9 @@ impl<'a> Columns<'a> {
 
     /// Whether any value of a set is unequal to another: mostly the first ones are.
     fn unequal(&self, expr: &'a BoolExpr, documents: &[ElementId]) -> Evaluated<Vec<bool>> {
-        let Some(mut verdicts) = dag::unequal_firsts(&self.texts, expr, documents)? else {
+        let layers = self.layers(Part::Bool(expr), documents)?;
+        let firsts = dag::unequal_firsts(layers, &self.texts.shared, expr, documents)?;
+        let Some(mut verdicts) = firsts else {
             return self.whole_bool(expr, documents);
         };
         let undecided = chosen(documents, &verdicts, false);
@@ -223,8 +232,8 @@ impl<'a> Columns<'a> {
             _ if self.common.is_some()
                 && !Look::only(Part::Num(expr)).is_some_and(|(set, _)| is_plain(set)) =>
             {
-                let needs = Needs::of_num(expr);
-                self.in_common(&needs, documents, &|columns, documents| {
+                let (part, needs) = (Part::Num(expr), Needs::of_num(expr));
+                self.in_common(part, &needs, documents, &|columns, documents| {
                     columns.number(expr, documents)
                 })
             }
@@ -271,14 +280,16 @@ impl<'a> Columns<'a> {
 
     /// A boolean by distinct subtrees, or else by the interpreter.
     fn whole_bool(&self, expr: &'a BoolExpr, documents: &[ElementId]) -> Evaluated<Vec<bool>> {
-        match dag::bools(&self.texts, expr, documents)? {
+        let layers = self.layers(Part::Bool(expr), documents)?;
+        match dag::bools(layers, &self.texts.shared, expr, documents)? {
             Some(column) => Ok(column),
             None => self.interpret(documents, &Needs::of_bool(expr), |one, at| one.bool(expr, at)),
         }
     }
 
     fn whole_num(&self, expr: &'a NumExpr, documents: &[ElementId]) -> Evaluated<Vec<f64>> {
-        match dag::nums(&self.texts, expr, documents)? {
+        let layers = self.layers(Part::Num(expr), documents)?;
+        match dag::nums(layers, &self.texts.shared, expr, documents)? {
             Some(column) => Ok(column),
             None => self.interpret(documents, &Needs::of_num(expr), |one, at| one.num(expr, at)),
         }

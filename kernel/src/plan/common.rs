@@ -1,10 +1,15 @@
 //! Columns over what documents have in common.
 
+use std::rc::Rc;
+
 use crate::eval::Evaluated;
 use crate::image::ElementId;
+use crate::xpath::ir::{BoolExpr, NumExpr, StrExpr};
+use crate::xpath::parts::{Part, Use};
 
 use super::agreement::Agreement;
-use super::columns::{Columns, Common};
+use super::columns::{Columns, Common, FEW, document_paths};
+use super::dag::{self, Layers};
 use super::needs::Needs;
 use super::places::Places;
 use super::reach::Reached;
@@ -12,6 +17,17 @@ use super::reach::Reached;
 /// Where more of the documents than one of so many differ from what they have in common, all are
 /// asked about.
 const DIFFERENT: usize = 4;
+/// Where more of the rows than one of so many differ, what the others have in common is not looked for.
+const ROWS: usize = 4;
+
+/// Where documents differ from what they have in common, as far as an operator can tell.
+#[derive(Debug)]
+pub enum Known {
+    /// At these elements.
+    At(Vec<ElementId>),
+    /// At more than so many.
+    More(usize),
+}
 
 /// Asks about documents by the columns of their store.
 type Ask<'f, 'a, T> = &'f dyn Fn(&Columns<'a>, &[ElementId]) -> Evaluated<Vec<T>>;
@@ -21,18 +37,22 @@ impl<'a> Columns<'a> {
     /// the others where they are.
     pub(super) fn in_common<T: Copy>(
         &self,
+        part: Part<'a>,
         needs: &Needs<'a>,
         documents: &[ElementId],
         ask: Ask<'_, 'a, T>,
     ) -> Evaluated<Vec<T>> {
         let Some(Common { skeleton, columns }) = &self.common else { return ask(self, documents) };
         let limit = documents.len() / DIFFERENT;
-        let (image, left) = (&self.texts, &columns.texts);
-        let agreement = Agreement { skeleton, image, left, below: columns, limit };
-        let Some(differences) = agreement.differences(needs)? else { return ask(self, documents) };
+        let most = if is_by_postings(part) { limit } else { self.most_rows() };
+        let known = self.differences(part, needs, most)?;
+        let Known::At(differences) = &*known else { return ask(self, documents) };
+        if differences.len() > limit {
+            return ask(self, documents);
+        }
         let reached = match differences.as_slice() {
             [] => None,
-            _ => Some(Reached::from(self.local.store, &differences, self.local.budget)?),
+            _ => Some(Reached::from(self.local.store, differences, self.local.budget)?),
         };
         let is_other = |id: ElementId| reached.as_ref().is_some_and(|reached| reached.contains(id));
         let others: Vec<_> = documents.iter().copied().filter(|&id| is_other(id)).collect();
@@ -46,7 +66,7 @@ impl<'a> Columns<'a> {
         let places = Places::of(alike.map(|&id| skeleton.row(id)), size);
         let of_rows = match places.rows() {
             [] => Vec::new(),
-            rows => columns.in_common(needs, rows, ask)?,
+            rows => columns.in_common(part, needs, rows, ask)?,
         };
         let of_others = if others.is_empty() { Vec::new() } else { ask(self, &others)? };
         let mut of_others = of_others.into_iter();
@@ -55,5 +75,86 @@ impl<'a> Columns<'a> {
             false => of_rows[places.place(skeleton.row(id))],
         };
         Ok(documents.iter().map(answer).collect())
+    }
+
+    /// Where the documents differ from the skeleton, if that is at no more elements than `most`.
+    fn differences(&self, part: Part<'a>, needs: &Needs<'a>, most: usize) -> Evaluated<Rc<Known>> {
+        let key = address(part);
+        if let Some(known) = self.known.borrow().get(&key)
+            && !matches!(&**known, Known::More(least) if *least < most)
+        {
+            return Ok(Rc::clone(known));
+        }
+        let found = match &self.common {
+            Some(Common { skeleton, columns }) => {
+                let (image, left) = (&self.texts, &columns.texts);
+                let agreement = Agreement { skeleton, image, left, below: columns, limit: most };
+                agreement.differences(needs)?
+            }
+            None => None,
+        };
+        let known = Rc::new(found.map_or(Known::More(most), Known::At));
+        self.known.borrow_mut().insert(key, Rc::clone(&known));
+        Ok(known)
+    }
+
+    fn most_rows(&self) -> usize {
+        self.local.store.elements().len() / ROWS
+    }
+
+    /// The rows of the documents, of which those that an operator cannot tell from what they became in
+    /// the skeleton are asked about there, if it has been looked for differences.
+    pub(super) fn layers(
+        &self,
+        part: Part<'a>,
+        documents: &[ElementId],
+    ) -> Evaluated<Layers<'a, '_>> {
+        let mut layers = Layers::only(&self.texts);
+        let is_known = |columns: &Columns<'a>| columns.known.borrow().contains_key(&address(part));
+        if !is_known(self) || documents.len() <= FEW {
+            return Ok(layers);
+        }
+        let needs = match part {
+            Part::Bool(expr) => Needs::of_bool(expr),
+            Part::Num(expr) => Needs::of_num(expr),
+            Part::Str(_) | Part::Set(..) => return Ok(layers),
+        };
+        let mut columns = self;
+        while let Some(Common { skeleton, columns: below }) = &columns.common {
+            // Where they were too many for others, they are not looked for again.
+            let most = if is_known(columns) { 0 } else { columns.most_rows() };
+            let known = columns.differences(part, &needs, most)?;
+            let Known::At(differences) = &*known else { break };
+            layers.add(skeleton, &below.texts, differences)?;
+            columns = below;
+        }
+        Ok(layers)
+    }
+}
+
+/// An operator by its place in memory, which it keeps while an expression is evaluated.
+fn address(part: Part<'_>) -> usize {
+    match part {
+        Part::Bool(expr) => std::ptr::from_ref(expr) as usize,
+        Part::Num(expr) => std::ptr::from_ref(expr) as usize,
+        Part::Str(expr) => std::ptr::from_ref(expr) as usize,
+        Part::Set(set, _) => std::ptr::from_ref(set) as usize,
+    }
+}
+
+/// Whether an operator is mostly answered without looking at rows that differ.
+fn is_by_postings(part: Part<'_>) -> bool {
+    match part {
+        Part::Bool(
+            BoolExpr::Exists(set)
+            | BoolExpr::SetText(_, set, StrExpr::Const(_))
+            | BoolExpr::SetNumber(_, set, NumExpr::Const(_)),
+        ) => document_paths(set, Use::Any).is_some(),
+        Part::Bool(expr) => dag::first_test(expr).is_some(),
+        Part::Num(NumExpr::Count(set) | NumExpr::Sum(set)) => {
+            document_paths(set, Use::Each).is_some()
+        }
+        Part::Num(NumExpr::Text(a) | NumExpr::Length(a)) => matches!(**a, StrExpr::First(_)),
+        _ => false,
     }
 }

@@ -12,4 +12,4 @@ class FleetConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        connection_created.connect(sql.read_dates, dispatch_uid="tagmill.dates")
+        connection_created.connect(sql.adapt, dispatch_uid="tagmill.adapt")

@@ -14,6 +14,7 @@ import base64
 import binascii
 import re
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -53,20 +54,34 @@ class Cursor:
 
 
 class Change(NamedTuple):
-    """`cursor`: where to go on after it."""
+    """`phase` and `key`: its place in its stretch."""
 
     kind: str
     body: dict[str, Any]
-    cursor: Cursor
+    phase: int
+    key: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Page:
-    """`more`: whether the next is there already."""
+    """`cursor`: where to go on; `more`: whether the next is there already. `stretch`: a cursor of
+    the stretch that the changes are of."""
 
     changes: list[Change]
     cursor: Cursor
     more: bool
+    stretch: Cursor
+
+    def after(self, change: Change) -> Cursor:
+        """Where to go on after one of its changes."""
+        return replace(self.stretch, phase=change.phase, key=change.key)
+
+
+class _Part(NamedTuple):
+    """What one phase has for a page. `key`: where it ends, if it is not all that there is."""
+
+    changes: list[Change]
+    key: tuple[int, ...] | None
 
 
 class _Now(NamedTuple):
@@ -131,60 +146,59 @@ def read(cursor: Cursor, most: int) -> Page:
     if not cursor.until:
         now = _now()
         cursor = replace(cursor, until=now.snapshot, at=now.at)
-    readers = (_trail, _nodes, _rebuilds)
+    stretch, readers = cursor, (_trail, _nodes, _rebuilds)
     found: list[Change] = []
     while cursor.phase <= REBUILDS:
-        rows, is_whole = readers[cursor.phase](cursor, most - len(found))
-        found += rows
-        if not is_whole:
-            return Page(found, found[-1].cursor, more=True)
+        part = readers[cursor.phase](cursor, most - len(found))
+        found += part.changes
+        if part.key is not None:
+            return Page(found, replace(cursor, key=part.key), True, stretch)
         key = (0, -1) if cursor.phase == TRAIL else (0,)
         cursor = replace(cursor, phase=cursor.phase + 1, key=key)
         if len(found) >= most and cursor.phase <= REBUILDS:
-            return Page(found, cursor, more=True)
-    return Page(found, Cursor(cursor.incarnation, cursor.at, cursor.until), more=False)
+            return Page(found, cursor, True, stretch)
+    return Page(found, Cursor(cursor.incarnation, cursor.at, cursor.until), False, stretch)
 
 
-def _trail(cursor: Cursor, most: int) -> tuple[list[Change], bool]:
+def _trail(cursor: Cursor, most: int) -> _Part:
     values = {"since": cursor.since, "until": cursor.until, "after": cursor.key[0], "most": most}
     rows = sql.named(_Trail, __file__, "feed_trail", values)
-    is_whole = len(rows) < most
-    shown, named = 0, 0
-    for row in rows:
+    shown = _nameable(rows)
+    is_whole = len(rows) < most and shown == len(rows)
+    members = [row for row in rows[:shown] if row.action is None and row.tags]
+    names = iter(
+        changes.named(
+            [(row.partition, bits) for row in members for bits in (row.added, row.removed)]
+        )
+    )
+    clusters = changes.clusters_of({row.partition for row in members})
+    found = []
+    for row in rows[:shown]:
+        if row.action is not None:
+            found.append(Change("tag", _tag(row), TRAIL, (row.seq,)))
+        elif row.tags:
+            body = {
+                "at": row.at,
+                "actor": row.actor,
+                "tags": row.tags,
+                "cluster": clusters.get(row.partition),
+                "added": next(names),
+                "removed": next(names),
+            }
+            found.append(Change("membership", body, TRAIL, (row.seq,)))
+    return _Part(found, None if is_whole else (rows[shown - 1].seq,))
+
+
+def _nameable(rows: Sequence[_Trail]) -> int:
+    """How many of the first rows name no more nodes than a page may, or the first alone."""
+    named = 0
+    for number, row in enumerate(rows):
         if row.action is None:
             named += bitmap.from_bytes(row.added).bit_count()
             named += bitmap.from_bytes(row.removed).bit_count()
-        if named > MAX_NAMED and shown:
-            is_whole = False
-            break
-        shown += 1
-    rows = rows[:shown]
-    members = [row for row in rows if row.action is None]
-    names = changes.named(
-        [(row.partition, bits) for row in members for bits in (row.added, row.removed)]
-    )
-    clusters = changes.clusters_of({row.partition for row in members})
-    found, place = [], 0
-    for row in rows:
-        after = replace(cursor, key=(row.seq,))
-        if row.action is not None:
-            found.append(Change("tag", _tag(row), after))
-            continue
-        body = {
-            "at": row.at,
-            "actor": row.actor,
-            "tags": row.tags,
-            "cluster": clusters.get(row.partition),
-            "added": names[place],
-            "removed": names[place + 1],
-        }
-        place += 2
-        if row.tags:
-            found.append(Change("membership", body, after))
-    if not is_whole and rows and (not found or found[-1].cursor.key != (rows[-1].seq,)):
-        # What is left out is passed over all the same.
-        found.append(Change("passed", {}, replace(cursor, key=(rows[-1].seq,))))
-    return found, is_whole
+        if named > MAX_NAMED and number:
+            return number
+    return len(rows)
 
 
 def _tag(row: _Trail) -> dict[str, Any]:
@@ -199,25 +213,23 @@ def _tag(row: _Trail) -> dict[str, Any]:
     }
 
 
-def _nodes(cursor: Cursor, most: int) -> tuple[list[Change], bool]:
+def _nodes(cursor: Cursor, most: int) -> _Part:
     partition, slot = cursor.key
     values = {"since": cursor.since, "partition": partition, "slot": slot, "most": most}
     rows = sql.named(_Node, __file__, "feed_nodes", values)
-    found = [
-        Change("node", dict(list(row._asdict().items())[2:]), replace(cursor, key=row[:2]))
-        for row in rows
-    ]
-    return found, len(rows) < most
+    shown = _Node._fields[2:]
+    found = [Change("node", dict(zip(shown, row[2:], strict=True)), NODES, row[:2]) for row in rows]
+    return _Part(found, found[-1].key if len(rows) == most else None)
 
 
-def _rebuilds(cursor: Cursor, most: int) -> tuple[list[Change], bool]:
+def _rebuilds(cursor: Cursor, most: int) -> _Part:
     values = {"since": cursor.since, "after": cursor.key[0], "most": most}
     rows = sql.named(_Rebuild, __file__, "feed_rebuilds", values)
+    shown = _Rebuild._fields[1:]
     found = [
-        Change("rebuild", dict(list(row._asdict().items())[1:]), replace(cursor, key=(row.id,)))
-        for row in rows
+        Change("rebuild", dict(zip(shown, row[1:], strict=True)), REBUILDS, row[:1]) for row in rows
     ]
-    return found, len(rows) < most
+    return _Part(found, found[-1].key if len(rows) == most else None)
 
 
 def _now() -> _Now:

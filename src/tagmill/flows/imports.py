@@ -1,6 +1,7 @@
 """Bulk uploads, changes and deletions: NDJSON lines in, a verdict for each out, in constant memory.
 
-While the database stores some lines, the next ones are read and checked by another thread.
+While the database stores some lines, another thread finds out what the next ones come to, as far as
+that takes no lock, and a third one reads and checks those after them.
 """
 
 from __future__ import annotations
@@ -9,21 +10,24 @@ import contextlib
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from queue import SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import orjson
+from django.db import connection
 
 from tagmill.config import load
 from tagmill.errors import Invalid, TagmillError, TooLarge
 from tagmill.fleet.documents import CheckedUpload, Upload, Verdict, check
 from tagmill.flows import ingest
-from tagmill.flows.ingest import Deletion
+from tagmill.flows.ingest import Deletion, Prepared
 
-# One transaction holds at most this much: its locks last well under a second. As much is checked
-# meanwhile.
+Item = TypeVar("Item")
+
+# One transaction holds at most this much: its locks last well under a second. Twice as much is
+# held ahead of it.
 MAX_LINES = 256
 MAX_BYTES = 4 * 1024 * 1024
-# The thread that reads and checks lines.
+# The threads that read and prepare lines.
 AHEAD = "import-ahead"
 
 
@@ -37,18 +41,15 @@ def unguarded(upload: Upload) -> Upload:
 
 class Bulk(NamedTuple):
     """What is done with the lines: the `fields` that one may have, the `outcomes` that it may come
-    to, and how those are stored that go together."""
+    to, and how those that go together are prepared, without a lock, and stored."""
 
     fields: tuple[str, ...]
     outcomes: tuple[str, ...]
-    store: Callable[[Sequence[CheckedUpload]], list[Verdict]]
+    prepare: Callable[[Sequence[CheckedUpload]], Prepared | None]
+    store: Callable[[Sequence[CheckedUpload], Prepared | None], list[Verdict]]
 
 
-def _change(checked: Sequence[CheckedUpload]) -> list[Verdict]:
-    return ingest.store_checked(checked, create=False)
-
-
-def _delete(checked: Sequence[CheckedUpload]) -> list[Verdict]:
+def _delete(checked: Sequence[CheckedUpload], _: Prepared | None) -> list[Verdict]:
     uploads = (item.upload for item in checked)
     return ingest.delete_all([Deletion(each.system_id, each.expects) for each in uploads])
 
@@ -56,10 +57,16 @@ def _delete(checked: Sequence[CheckedUpload]) -> list[Verdict]:
 IMPORT = Bulk(
     ("system_id", "cluster", "hostname", "kind", "probes"),
     ("created", "updated", "unchanged", "refused"),
-    ingest.store_checked,
+    ingest.prepare,
+    lambda checked, prepared: ingest.store_checked(checked, prepared=prepared),
 )
-UPDATE = Bulk(IMPORT.fields[:4], IMPORT.outcomes[1:], _change)
-DELETE = Bulk(IMPORT.fields[:1], ("deleted", "refused"), _delete)
+UPDATE = Bulk(
+    IMPORT.fields[:4],
+    IMPORT.outcomes[1:],
+    lambda checked: ingest.prepare(checked, create=False),
+    lambda checked, prepared: ingest.store_checked(checked, create=False, prepared=prepared),
+)
+DELETE = Bulk(IMPORT.fields[:1], ("deleted", "refused"), lambda _: None, _delete)
 
 
 class _Line(NamedTuple):
@@ -69,6 +76,14 @@ class _Line(NamedTuple):
     system_id: str | None
     checked: CheckedUpload | None = None
     error: TagmillError | None = None
+
+
+class _Chunk(NamedTuple):
+    """Lines that are stored together, and what the good ones come to."""
+
+    lines: list[_Line]
+    checked: list[CheckedUpload]
+    prepared: Prepared | None
 
 
 def import_lines(
@@ -81,22 +96,35 @@ def import_lines(
     Blank lines have none. Good lines are stored whatever the others are. `lines` is used by one
     other thread; it may be waiting there still when this ends with an error.
     """
-    with contextlib.closing(_ahead(_chunks(lines, bulk, guard))) as chunks:
-        for chunk in chunks:
-            yield from _store(chunk, bulk)
+    prepared = _prepared(_ahead(_chunks(lines, bulk, guard)), bulk)
+    if not connection.in_atomic_block:
+        # Another thread does not see what this transaction has stored.
+        prepared = _ahead(prepared)
+    before: set[str] = set()
+    with contextlib.closing(prepared):
+        for chunk in prepared:
+            names = {item.upload.system_id for item in chunk.checked}
+            # It was prepared while the chunk before it was stored.
+            is_late = bool(names & before)
+            yield from _store(chunk._replace(prepared=None) if is_late else chunk, bulk)
+            before = names
 
 
-def _ahead(chunks: Iterator[list[_Line]]) -> Generator[list[_Line], None, None]:
+def _ahead(chunks: Generator[Item]) -> Generator[Item]:
     """Each is made by a thread of its own, while the one before is used; never more than one."""
     wanted: SimpleQueue[bool] = SimpleQueue()
-    made: SimpleQueue[list[_Line] | BaseException | None] = SimpleQueue()
+    made: SimpleQueue[Item | BaseException | None] = SimpleQueue()
 
     def make() -> None:
-        while wanted.get():
-            try:
-                made.put(next(chunks, None))
-            except BaseException as error:
-                made.put(error)
+        try:
+            while wanted.get():
+                try:
+                    made.put(next(chunks, None))
+                except BaseException as error:
+                    made.put(error)
+        finally:
+            chunks.close()
+            connection.close()
 
     threading.Thread(target=make, name=AHEAD, daemon=True).start()
     try:
@@ -110,7 +138,14 @@ def _ahead(chunks: Iterator[list[_Line]]) -> Generator[list[_Line], None, None]:
         wanted.put(False)
 
 
-def _chunks(lines: Iterable[bytes], bulk: Bulk, guard: Guard) -> Iterator[list[_Line]]:
+def _prepared(chunks: Generator[list[_Line]], bulk: Bulk) -> Generator[_Chunk]:
+    with contextlib.closing(chunks):
+        for lines in chunks:
+            checked = [line.checked for line in lines if line.checked]
+            yield _Chunk(lines, checked, bulk.prepare(checked))
+
+
+def _chunks(lines: Iterable[bytes], bulk: Bulk, guard: Guard) -> Generator[list[_Line]]:
     """Lines that are stored together."""
     chunk: list[_Line] = []
     size = 0
@@ -170,9 +205,9 @@ def _upload(given: dict[str, Any], bulk: Bulk) -> Upload:
     )
 
 
-def _store(chunk: list[_Line], bulk: Bulk) -> Iterator[dict[str, Any]]:
-    verdicts = iter(bulk.store([line.checked for line in chunk if line.checked]))
-    for line in chunk:
+def _store(chunk: _Chunk, bulk: Bulk) -> Iterator[dict[str, Any]]:
+    verdicts = iter(bulk.store(chunk.checked, chunk.prepared))
+    for line in chunk.lines:
         if line.checked is None:
             yield _answer(line, "refused", None, line.error)
         else:

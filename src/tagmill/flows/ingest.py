@@ -34,12 +34,14 @@ from tagmill.work import policy, queue
 
 __all__ = [
     "Deletion",
+    "Prepared",
     "Upload",
     "Verdict",
     "delete",
     "delete_all",
     "delete_requests",
     "finish",
+    "prepare",
     "store",
     "store_checked",
     "store_requests",
@@ -84,6 +86,17 @@ class _Change:
         return self.node is None or self.is_move or self.node.differs_from(self.checked)
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """What uploads come to, as far as no lock is needed: by their numbers the verdicts on those
+    that are refused or change nothing, and the changes, evaluated and packed."""
+
+    verdicts: Mapping[int, Verdict]
+    changes: Mapping[int, _Change]
+    evaluated: Evaluated
+    packed: Packed
+
+
 def store(uploads: Sequence[Upload], create: bool | None = None) -> list[Verdict]:
     """A verdict for each upload, in their order. Bad ones are refused each for itself.
 
@@ -96,11 +109,24 @@ def store(uploads: Sequence[Upload], create: bool | None = None) -> list[Verdict
     return [verdicts[number] for number in range(len(uploads))]
 
 
-def store_checked(checked: Sequence[CheckedUpload], create: bool | None = None) -> list[Verdict]:
-    """As `store`, for those that were checked before."""
+def prepare(checked: Sequence[CheckedUpload], create: bool | None = None) -> Prepared | None:
+    """What `store_checked` does before it takes a lock, in any thread. None where a system_id comes
+    twice: what the later one comes to depends on the earlier one."""
+    if len({item.upload.system_id for item in checked}) != len(checked):
+        return None
+    return _prepare(list(enumerate(checked)), create, requests=1)
+
+
+def store_checked(
+    checked: Sequence[CheckedUpload],
+    create: bool | None = None,
+    prepared: Prepared | None = None,
+) -> list[Verdict]:
+    """As `store`, for those that were checked before. `prepared`: of the same uploads; relies on:
+    whatever was to be stored before them, and concerns their nodes, was stored before that."""
     verdicts: dict[int, Verdict] = {}
     for chosen in _rounds(list(enumerate(checked))):
-        verdicts.update(_store(chosen, create))
+        verdicts.update(_store(chosen, create, prepared=prepared))
     return [verdicts[number] for number in range(len(checked))]
 
 
@@ -268,16 +294,25 @@ def _attempt(work: Any) -> Any:
 
 
 def _store(
-    chosen: list[tuple[int, CheckedUpload]], create: bool | None, requests: int = 1
+    chosen: list[tuple[int, CheckedUpload]],
+    create: bool | None,
+    requests: int = 1,
+    prepared: Prepared | None = None,
 ) -> dict[int, Verdict]:
     """In one transaction; no system_id comes twice."""
-    found: dict[int, Verdict] = _attempt(lambda: _try_to_store(chosen, create, requests))
+    # Somebody may have been faster: then all is looked at again.
+    ready = [] if prepared is None else [prepared]
+
+    def work() -> dict[int, Verdict]:
+        return _apply(ready.pop() if ready else _prepare(chosen, create, requests))
+
+    found: dict[int, Verdict] = _attempt(work)
     return found
 
 
-def _try_to_store(
+def _prepare(
     chosen: list[tuple[int, CheckedUpload]], create: bool | None, requests: int
-) -> dict[int, Verdict]:
+) -> Prepared:
     chosen_clusters = _Clusters()
     system_ids = [checked.upload.system_id for _, checked in chosen]
     nodes = _live(system_ids)
@@ -302,14 +337,10 @@ def _try_to_store(
         if change.is_needed:
             changes[number] = change
         else:
-            verdicts[number] = Verdict(system_id, "unchanged", node.rev if node else None)
-    if changes:
-        pairs = [(item.checked, item.node) for item in changes.values()]
-        evaluated = settling.evaluate(pairs, requests)
-        packed = _packed(changes.values())
-        with transaction.atomic():
-            verdicts.update(_apply(changes, evaluated, packed))
-    return verdicts
+            verdicts[number] = checked.verdict("unchanged", node.rev if node else None)
+    pairs = [(item.checked, item.node) for item in changes.values()]
+    evaluated = settling.evaluate(pairs, requests) if pairs else settling.NOTHING
+    return Prepared(verdicts, changes, evaluated, _packed(changes.values()))
 
 
 def _packed(changes: Iterable[_Change]) -> Packed:
@@ -343,9 +374,15 @@ def _plan(
     return _Change(checked, node, node.cluster_id if node else chosen.only())
 
 
-def _apply(
-    changes: Mapping[int, _Change], evaluated: Evaluated, packed: Packed
-) -> dict[int, Verdict]:
+def _apply(prepared: Prepared) -> dict[int, Verdict]:
+    if not prepared.changes:
+        return dict(prepared.verdicts)
+    with transaction.atomic():
+        return {**prepared.verdicts, **_write_all(prepared)}
+
+
+def _write_all(prepared: Prepared) -> dict[int, Verdict]:
+    changes = prepared.changes
     wanted: dict[int, int] = {}
     for change in changes.values():
         if change.node is None or change.is_move:
@@ -356,12 +393,12 @@ def _apply(
     looked_at = [change.node for change in changes.values()]
     system_ids = [change.checked.upload.system_id for change in changes.values()]
     held, nodes = _locked(partitions, system_ids, looked_at)
-    writes = Writes(held, packed)
+    writes = Writes(held, prepared.packed)
     found = {
         number: _write(change, nodes.get(change.checked.upload.system_id), held, writes)
         for number, change in changes.items()
     }
-    waiting = finish(held, writes, evaluated)
+    waiting = finish(held, writes, prepared.evaluated)
     queue.defer_partitions(waiting, policy.CHANGE)
     places = {item.system_id: item.partition for item in writes.changed if item.system_id}
     return {
@@ -388,13 +425,13 @@ def _write(change: _Change, node: Stored | None, held: HeldPartitions, writes: W
         return Verdict(system_id, "refused", error=error)
     if node is None:
         rev = writes.create(checked, _room(held, change.cluster_id))
-        return Verdict(system_id, "created", rev)
+        return checked.verdict("created", rev)
     if node.cluster_id != change.cluster_id:
         rev = writes.move(node, checked, _room(held, change.cluster_id))
-        return Verdict(system_id, "updated", rev)
+        return checked.verdict("updated", rev)
     if node.differs_from(checked):
-        return Verdict(system_id, "updated", writes.update(node, checked))
-    return Verdict(system_id, "unchanged", node.rev)
+        return checked.verdict("updated", writes.update(node, checked))
+    return checked.verdict("unchanged", node.rev)
 
 
 def _locked(

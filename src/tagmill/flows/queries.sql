@@ -335,34 +335,40 @@ SELECT (SELECT uuid FROM current_incarnation), pg_current_snapshot()::text, extr
 -- Relies on: places are taken under the locks of what is changed, and a snapshot that sees a transaction sees those
 -- that it waited for, so that what follows from something comes after it. What was written in another incarnation
 -- has transactions of another history.
-SELECT trail.*
+SELECT trail.seq, trail.at, trail.actor, trail.action, trail.name, trail.changes,
+       CASE WHEN trail.action IS NULL THEN ARRAY(
+           SELECT t.name::text FROM tag t WHERE t.expression_id = trail.expression_id
+           UNION ALL
+           SELECT t.name::text FROM tag t WHERE t.id = trail.tag_id
+           ORDER BY 1
+       ) END,
+       trail.partition_id, trail.added, trail.removed
 FROM (
-    SELECT c.seq, c.at, '' AS actor, NULL AS action, NULL AS name, NULL::jsonb AS changes,
-           ARRAY(SELECT t.name::text FROM tag t WHERE t.expression_id = c.expression_id ORDER BY t.name) AS tags,
-           c.partition_id, c.added, c.removed
+    SELECT c.seq, c.at, '' AS actor, NULL AS action, NULL AS name, NULL::jsonb AS changes, c.expression_id,
+           NULL::bigint AS tag_id, c.partition_id, c.added, c.removed
     FROM match_change c
     WHERE c.txid >= pg_snapshot_xmin(%(since)s::pg_snapshot)
       AND NOT pg_visible_in_snapshot(c.txid, %(since)s::pg_snapshot)
       AND pg_visible_in_snapshot(c.txid, %(until)s::pg_snapshot)
       AND c.seq > %(after)s AND c.at >= (SELECT since FROM incarnation) AND c.is_move IS NULL
     UNION ALL
-    SELECT c.seq, c.at, c.actor, NULL, NULL, NULL,
-           ARRAY(SELECT t.name::text FROM tag t WHERE t.id = c.tag_id), c.partition_id, c.added, c.removed
+    SELECT c.seq, c.at, c.actor, NULL, NULL, NULL, NULL, c.tag_id, c.partition_id, c.added, c.removed
     FROM assignment_change c
     WHERE c.txid >= pg_snapshot_xmin(%(since)s::pg_snapshot)
       AND NOT pg_visible_in_snapshot(c.txid, %(since)s::pg_snapshot)
       AND pg_visible_in_snapshot(c.txid, %(until)s::pg_snapshot)
       AND c.seq > %(after)s AND c.at >= (SELECT since FROM incarnation)
     UNION ALL
-    SELECT e.seq, e.at, e.actor, e.action, e.name, e.changes, NULL, NULL, NULL, NULL
+    SELECT e.seq, e.at, e.actor, e.action, e.name, e.changes, NULL, NULL, NULL, NULL, NULL
     FROM audit_event e
     WHERE e.txid >= pg_snapshot_xmin(%(since)s::pg_snapshot)
       AND NOT pg_visible_in_snapshot(e.txid, %(since)s::pg_snapshot)
       AND pg_visible_in_snapshot(e.txid, %(until)s::pg_snapshot)
       AND e.kind = 'tag' AND e.seq > %(after)s AND e.at >= (SELECT since FROM incarnation)
+    ORDER BY seq
+    LIMIT %(most)s
 ) trail
 ORDER BY trail.seq
-LIMIT %(most)s
 
 
 -- name: feed_nodes
@@ -371,7 +377,9 @@ LIMIT %(most)s
 -- A row's xmin says which transaction wrote it; that of a savepoint is above that of its transaction, so that whatever
 -- is not below the oldest that ran then counts: some come twice, none is missed. In a partition the order of revs is
 -- that in which transactions commit: what is new is above the highest rev that is not. The tombstone of a node that
--- lives elsewhere says nothing: the node was moved, or made again, and comes there.
+-- lives elsewhere says nothing: the node was moved, or made again, and comes there. Transactions count from 3: before
+-- all of them nothing was written, and no old node need be looked for. Partition by partition, so that a page reads
+-- no more than it shows.
 SELECT n.partition_id, n.slot, n.system_id, n.hostname, n.kind, c.name, n.rev, coalesce(n.deleted_at, n.updated_at),
        n.deleted_at IS NOT NULL
 FROM (SELECT pg_snapshot_xmin(%(since)s::pg_snapshot)::text::bigint AS oldest,
@@ -384,7 +392,7 @@ CROSS JOIN LATERAL (
     SELECT coalesce((
         SELECT old.rev
         FROM node old
-        WHERE old.partition_id = p.id
+        WHERE old.partition_id = p.id AND at.oldest > 2
           AND (at.next >> 32 << 32) + old.xmin::text::bigint
               - CASE WHEN old.xmin::text::bigint > (at.next & 4294967295) THEN 4294967296 ELSE 0 END < at.oldest
         ORDER BY old.rev DESC
@@ -395,13 +403,13 @@ CROSS JOIN LATERAL (
     SELECT *
     FROM node
     WHERE node.partition_id = p.id AND node.rev > known.rev
-      AND (node.partition_id, node.slot) > (%(partition)s, %(slot)s)
+      AND (p.id > %(partition)s OR node.slot > %(slot)s)
     -- By the index of each partition: nothing can estimate how few are new, and all nodes would be read.
     OFFSET 0
 ) n
 WHERE n.deleted_at IS NULL
    OR (SELECT true FROM node live WHERE live.system_id = n.system_id AND live.deleted_at IS NULL) IS NULL
-ORDER BY n.partition_id, n.slot
+ORDER BY p.id, n.slot
 LIMIT %(most)s
 
 

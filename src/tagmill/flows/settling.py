@@ -76,13 +76,17 @@ class Evaluated:
     is_remembered: bool = False
 
 
+# There is no change.
+NOTHING = Evaluated(verdicts.NONE, is_on=False)
+
+
 def evaluate(
     changes: Sequence[tuple[CheckedUpload, Stored | None]], requests: int = 1
 ) -> Evaluated:
     """Evaluate the documents that these nodes will have, within the time of so many requests. Waits
     for no lock."""
     if not load().settle_seconds:
-        return Evaluated(verdicts.NONE, is_on=False)
+        return NOTHING
     remembered = verdicts.last()
     live = verdicts.current() if remembered is None else remembered
     is_remembered = remembered is not None

@@ -7,9 +7,10 @@ assigned. A deleted node leaves its tags without a change of its own.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import NamedTuple
 
 from django.db import transaction
@@ -49,9 +50,8 @@ class Change:
 
 
 class _Named(NamedTuple):
-    partition: int
-    slot: int
-    name: str
+    number: int
+    names: list[str]
 
 
 def of(tag: Tag) -> QuerySet[MatchChange] | QuerySet[AssignmentChange]:
@@ -66,24 +66,14 @@ def described(rows: Sequence[Stored]) -> list[Change]:
     """The rows with names, MAX_NAMED in all: fewer rows show more of each. Two queries."""
     most = MAX_NAMED // (2 * max(1, len(rows)))
     bits = [(bitmap.from_bytes(row.added), bitmap.from_bytes(row.removed)) for row in rows]
-    places = {
-        (row.partition_id, slot)
-        for row, both in zip(rows, bits, strict=True)
-        for members in both
-        for slot in _first(members, most)
-    }
-    values = {
-        "partitions": [partition for partition, _ in places],
-        "slots": [slot for _, slot in places],
-    }
-    found = sql.bound(_Named, __file__, "named_places", values) if places else []
-    names = {(row.partition, row.slot): row.name for row in found}
+    names = _named(
+        [
+            (row.partition_id, islice(bitmap.slots(members), most))
+            for row, both in zip(rows, bits, strict=True)
+            for members in both
+        ]
+    )
     clusters = clusters_of({row.partition_id for row in rows})
-
-    def named(partition: int, members: int) -> list[str]:
-        slots = _first(members, most)
-        return [names[partition, slot] for slot in slots if (partition, slot) in names]
-
     return [
         Change(
             row.at,
@@ -93,10 +83,10 @@ def described(rows: Sequence[Stored]) -> list[Change]:
             getattr(row, "to_rev", None),
             added.bit_count(),
             removed.bit_count(),
-            named(row.partition_id, added),
-            named(row.partition_id, removed),
+            names[2 * number],
+            names[2 * number + 1],
         )
-        for row, (added, removed) in zip(rows, bits, strict=True)
+        for number, (row, (added, removed)) in enumerate(zip(rows, bits, strict=True))
     ]
 
 
@@ -110,25 +100,26 @@ def clusters_of(partitions: Collection[int]) -> dict[int, str]:
 def named(members: Sequence[tuple[int, bytes]]) -> list[list[str]]:
     """The system_ids of the nodes, live or deleted, in each of these (partition, bitmap). One
     query."""
-    places = [
-        (partition, slot)
-        for partition, bits in members
-        for slot in bitmap.slots(bitmap.from_bytes(bits))
+    return _named(
+        [(partition, bitmap.slots(bitmap.from_bytes(bits))) for partition, bits in members]
+    )
+
+
+def _named(lists: Sequence[tuple[int, Iterable[int]]]) -> list[list[str]]:
+    """The same of lists of slots."""
+    asked = [
+        (number, partition, f"{{{','.join(map(str, slots))}}}")
+        for number, (partition, slots) in enumerate(lists)
     ]
+    asked = [each for each in asked if each[2] != "{}"]
     values = {
-        "partitions": [partition for partition, _ in places],
-        "slots": [slot for _, slot in places],
+        "partitions": [partition for _, partition, _ in asked],
+        "slots": [slots for _, _, slots in asked],
     }
-    rows = sql.bound(_Named, __file__, "named_places", values) if places else []
-    names = {(row.partition, row.slot): row.name for row in rows}
-    return [
-        [
-            names[partition, slot]
-            for slot in bitmap.slots(bitmap.from_bytes(bits))
-            if (partition, slot) in names
-        ]
-        for partition, bits in members
-    ]
+    found: list[list[str]] = [[] for _ in lists]
+    for row in sql.named(_Named, __file__, "named_places", values) if asked else ():
+        found[asked[row.number - 1][0]] = row.names
+    return found
 
 
 def forget() -> int:
@@ -143,11 +134,3 @@ def forget() -> int:
         total += sum(counts)
         if max(counts) < MAX_DELETED or time.monotonic() >= ends:
             return total
-
-
-def _first(members: int, most: int) -> Iterator[int]:
-    while members and most:
-        lowest = members & -members
-        yield lowest.bit_length() - 1
-        members ^= lowest
-        most -= 1

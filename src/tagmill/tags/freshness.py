@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, NamedTuple, Protocol
 
@@ -21,8 +20,7 @@ class Tag(Protocol):
     def pending_expression_id(self) -> int | None: ...
 
 
-@dataclass(frozen=True)
-class TagStatus:
+class TagStatus(NamedTuple):
     """`node_count`: live nodes of the published set; before a manual tag's first definition is
     published, those assigned by hand. `pending`: partitions that are stale for the expression that
     is to be published, or else the published one. `failure`: empty, or why."""
@@ -52,6 +50,21 @@ class _Status(NamedTuple):
     evaluated_at: datetime | None
     nodes: int
     failure: str
+
+
+class Freshness(NamedTuple):
+    """How many definitions tags have, how many of them wait for evaluation in a partition, and when
+    one was evaluated there last."""
+
+    definitions: int
+    pending: int
+    evaluated_at: datetime | None
+
+
+def of_partition(partition: int) -> Freshness:
+    """How true the tags of the partition's nodes are."""
+    (found,) = sql.bound(Freshness, __file__, "freshness_in", {"partition": partition})
+    return found
 
 
 def status(tags: Sequence[Tag]) -> dict[int, TagStatus]:

@@ -7,7 +7,7 @@ find out that it is not in the page.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -127,8 +127,15 @@ def count(filters: Filters) -> int:
 
 def live(filters: Filters) -> Iterator[tuple[int, int]]:
     """Every partition with the slots of those that `matching` would list in all, as a bitmap."""
-    deleted = dict(sql.named(_Named, __file__, "tombstones", {"clusters": filters.among}))
-    for partition, bits in _chosen(filters, 0):
+    return without_deleted(_chosen(filters, 0), filters.among)
+
+
+def without_deleted(
+    parts: Iterable[tuple[int, int]], clusters: Sequence[int] | None
+) -> Iterator[tuple[int, int]]:
+    """Partitions with slots, of these clusters or of all, without the slots of deleted nodes."""
+    deleted = dict(sql.named(_Named, __file__, "tombstones", {"clusters": clusters}))
+    for partition, bits in parts:
         yield partition, bits & ~bitmap.from_slots(deleted.get(partition, ()))
 
 

@@ -310,6 +310,12 @@ class Membership:
         found = (places.above(part.partition, part.of(change), after) for part in self._parts)
         return places.page(chain.from_iterable(found), limit)
 
+    def bitmaps(self, change: Change) -> Iterator[tuple[int, int]]:
+        """Every partition with the slots of those that `page` would list in all, as a bitmap."""
+        found = ((part.partition, part.of(change)) for part in self._parts)
+        clusters = None if self._cluster is None else [self._cluster]
+        return places.without_deleted(found, clusters)
+
 
 def verdicts(preview: Preview, nodes: Sequence[str]) -> list[Verdict]:
     """Ordered by system_id; nodes that there are not are left out."""

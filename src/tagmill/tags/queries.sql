@@ -296,25 +296,23 @@ SELECT (SELECT uuid::text FROM current_incarnation),
 
 
 -- name: named_places
--- The system_ids of the nodes, live or deleted, at these (partition, slot), also of partitions that are gone: a slot
--- is never used again. Run with `sql.bound`.
-WITH place AS (
-    SELECT * FROM unnest(%(partitions)s::bigint[], %(slots)s::int[]) AS place (partition_id, slot)
-)
-SELECT place.partition_id, place.slot, n.system_id
-FROM place
+-- For each of these lists of slots, each an array as text, of a partition: (its number from 1, the system_ids of the
+-- nodes there, live or deleted, in the order of slots), also of partitions that are gone: a slot is never used again.
+SELECT list.number, array_agg(n.system_id::text ORDER BY n.slot)
+FROM unnest(%(partitions)s::bigint[], %(slots)s::text[]) WITH ORDINALITY AS list (partition_id, slots, number)
 CROSS JOIN LATERAL (
-    SELECT system_id
+    SELECT node.slot, node.system_id
     FROM node
-    WHERE node.partition_id = place.partition_id AND node.slot = place.slot
+    WHERE node.partition_id = list.partition_id AND node.slot = ANY(list.slots::int[])
+    UNION ALL
+    SELECT place.slot, past.names[place.slot + 1]
+    FROM past_partition past
+    CROSS JOIN unnest(list.slots::int[]) AS place (slot)
+    WHERE past.id = list.partition_id AND past.names[place.slot + 1] IS NOT NULL
     -- Each by its index: a join would read all nodes for a thousand.
     OFFSET 0
 ) n
-UNION ALL
-SELECT place.partition_id, place.slot, past.names[place.slot + 1]
-FROM place
-JOIN past_partition past ON past.id = place.partition_id
-WHERE past.names[place.slot + 1] IS NOT NULL
+GROUP BY list.number
 
 
 -- name: delete_past_partitions
@@ -587,6 +585,19 @@ SELECT NULL, tag_id, NULL, NULL, sum(bit_count(members)::int), NULL
 FROM assignment
 WHERE tag_id = ANY(%(tags)s)
 GROUP BY tag_id
+
+
+-- name: freshness_in
+-- For the partition: how many definitions tags have, published or to be published, how many of them are not fresh
+-- there, and the last evaluation of one. Relies on: a missing match is stale.
+SELECT count(*), count(*) FILTER (WHERE m.rev IS DISTINCT FROM p.rev), max(m.evaluated_at)
+FROM (
+    SELECT expression_id AS id FROM tag WHERE expression_id IS NOT NULL
+    UNION
+    SELECT pending_expression_id FROM tag WHERE pending_expression_id IS NOT NULL
+) e
+JOIN partition p ON p.id = %(partition)s
+LEFT JOIN effective_match m ON m.expression_id = e.id AND m.partition_id = p.id
 
 
 -- name: tags_in

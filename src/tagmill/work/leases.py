@@ -49,6 +49,7 @@ from tagmill.work.policy import (
 from tagmill.work.workers import Asking, Caller
 from tagmill_wire.messages import (
     Definition,
+    Done,
     LeaseAnswer,
     LeasedPartition,
     OfSet,
@@ -317,10 +318,11 @@ def _leased(
 # -- keeping and ending ----------------------------------------------------------------------------
 
 
-def heartbeat(worker: Asking, leases: Sequence[str]) -> list[str]:
-    """Extend the worker's leases that stand; those that do not. Raises WorkerGone."""
+def heartbeat(worker: Asking, leases: Sequence[str], done: Done | None = None) -> list[str]:
+    """Extend the worker's leases that stand; those that do not. `done`: what it says that it did of
+    late. Raises WorkerGone."""
     with transaction.atomic():
-        _beat(worker)
+        _beat(worker, done)
         standing = Lease.objects.filter(worker=worker.id, uuid__in=leases, deadline__gt=Now())
         kept = {str(row.uuid) for row in locks.rows(standing)}
         deadline = Now() + timedelta(seconds=load().lease_seconds)
@@ -328,9 +330,15 @@ def heartbeat(worker: Asking, leases: Sequence[str]) -> list[str]:
     return [item for item in leases if str(uuid.UUID(item)) not in kept]
 
 
-def _beat(worker: Asking) -> None:
+def _beat(worker: Asking, done: Done | None = None) -> None:
     """Raises WorkerGone, also for a worker of another incarnation."""
-    if not locks.bound(Lock.WORKER, int, __file__, "beat", {"worker": worker.id}):
+    values = {
+        "worker": worker.id,
+        "seconds": done and done.seconds,
+        "partitions": done and done.partitions,
+        "documents": done and done.documents,
+    }
+    if not locks.bound(Lock.WORKER, int, __file__, "beat", values):
         raise WorkerGone(GONE)
 
 

@@ -80,10 +80,14 @@ RETURNING preview_quota_until > now()
 
 
 -- name: beat
--- Records a heartbeat. Returns no row for a worker that is gone, or that registered in another incarnation.
+-- Records a heartbeat, and what the worker did of late, where it says so. Returns no row for a worker that is gone, or
+-- that registered in another incarnation.
 -- Relies on: nothing.
 UPDATE worker
-SET last_heartbeat = now()
+SET last_heartbeat = now(),
+    done_seconds = coalesce(%(seconds)s::float8, done_seconds),
+    done_partitions = coalesce(%(partitions)s::bigint, done_partitions),
+    done_documents = coalesce(%(documents)s::bigint, done_documents)
 WHERE id = %(worker)s
   AND incarnation = (SELECT uuid FROM current_incarnation)
 RETURNING id

@@ -1,7 +1,7 @@
 // One machine: what it is made of, its tags, and why it has one or not.
 import { html, nothing } from "../vendor/lit.mjs";
 import { api, segment } from "../base/http.mjs";
-import { several, time } from "../base/format.mjs";
+import { count, several, time } from "../base/format.mjs";
 import { document_of, marked } from "../base/hardware.mjs";
 import { Page } from "../base/page.mjs";
 import { pin, pinned, unpin } from "../base/pins.mjs";
@@ -17,7 +17,6 @@ class NodePage extends Page {
     name: {},
     query: { attribute: false },
     node: { state: true },
-    tags: { state: true },
     document: { state: true },
     all: { state: true },
     answer: { state: true },
@@ -33,8 +32,6 @@ class NodePage extends Page {
     this.query = new URLSearchParams();
     /** @type {any} */
     this.node = null;
-    /** @type {string[]} */
-    this.tags = [];
     /** @type {any[]} */
     this.all = [];
     /** @type {Document | null} */
@@ -63,13 +60,8 @@ class NodePage extends Page {
 
   async open() {
     const id = segment(this.name);
-    const [node, { tags }, all] = await Promise.all([
-      api(`nodes/${id}`),
-      api(`nodes/${id}/tags`),
-      api("tags/?limit=1000"),
-    ]);
+    const [node, all] = await Promise.all([api(`nodes/${id}`), api("tags/?limit=1000")]);
     this.node = node;
-    this.tags = tags;
     this.all = all.results;
     document.title = `${node.hostname || this.name} | Tagmill`;
     this.document = await document_of(
@@ -77,7 +69,13 @@ class NodePage extends Page {
       node.probes.map((/** @type {any} */ probe) => probe.probe),
     );
     this.isRead = true;
+    this.watch(async () => (this.node = await api(`nodes/${id}`)), { kinds: ["tag", "rebuild"] });
     await this.explain();
+  }
+
+  /** @returns {string[]} */
+  get tags() {
+    return this.node?.tags ?? [];
   }
 
   /** By the definition in the address, or by its tag. */
@@ -150,8 +148,19 @@ class NodePage extends Page {
   }
 
   carried() {
+    const { definitions, pending, evaluated_at: at } = this.node.freshness;
     return html`<div class="card stack">
-      <h2>${several(this.tags.length, "tag")}</h2>
+      <div class="line spread">
+        <h2>${several(this.tags.length, "tag")}</h2>
+        ${
+          definitions
+            ? html`<span class="small">
+                ${at ? html`true ${time(at)}` : "not evaluated yet"}
+                <span class="quiet">${count(definitions - pending)} of ${several(definitions, "definition")}</span>
+              </span>`
+            : nothing
+        }
+      </div>
       ${
         this.tags.length
           ? html`<p class="line">

@@ -44,14 +44,6 @@ class NodesPage extends Page {
     return this.tag ? `tags/${segment(this.tag)}/nodes?${query}` : `nodes/?${query}`;
   }
 
-  /** As many as there may be: of those sought nobody knows it before they are read. */
-  total() {
-    if (this.sought || this.tag) return 0;
-    return this.clusters
-      .filter((one) => !this.cluster || one.name === this.cluster)
-      .reduce((sum, one) => sum + one.node_count, 0);
-  }
-
   /** @param {string} text */
   typed(text) {
     clearTimeout(this.timer);
@@ -84,8 +76,7 @@ class NodesPage extends Page {
       <tm-nodes
         class="tall"
         source=${this.source()}
-        members=${this.tag ? this.source().replace("/nodes?", "/members?") : ""}
-        .total=${this.total()}
+        members=${this.source().replace(this.tag ? "/nodes?" : "nodes/?", this.tag ? "/members?" : "places?")}
         query=${this.tag ? `?tag=${this.tag}` : ""}
         empty="No node is like that. Nodes come by uploads: PUT nodes/{system_id}/document, or nodes/import."
       ></tm-nodes>`;

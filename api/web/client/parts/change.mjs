@@ -159,6 +159,7 @@ class Change extends Part {
           ? nothing
           : html`<tm-nodes
               source="previews/${shown.uuid}/nodes?change=${list}"
+              members="previews/${shown.uuid}/members?change=${list}"
               .total=${totals[list] ?? 0}
               query=${this.query}
               empty=${list === "removed" ? "No node loses the tag." : "No node is here."}

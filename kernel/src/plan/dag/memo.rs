@@ -4,7 +4,6 @@ use hashbrown::HashMap;
 
 use super::program::{Env, FuncId};
 use super::values::Value;
-use crate::image::ElementId;
 
 /// A table of all elements pays where so many elements are for each document that is asked about.
 const DENSE: usize = 64;
@@ -14,7 +13,7 @@ pub struct Memo {
     /// One above the result for each element, by function, where its surroundings do not matter.
     plain: Vec<Vec<Value>>,
     elements: usize,
-    other: HashMap<(FuncId, ElementId, Env), Value>,
+    other: HashMap<(FuncId, u32, Env), Value>,
 }
 
 impl Memo {
@@ -24,23 +23,23 @@ impl Memo {
     }
 
     #[inline]
-    pub fn get(&self, func: FuncId, element: ElementId, env: Env) -> Option<Value> {
+    pub fn get(&self, func: FuncId, element: usize, env: Env) -> Option<Value> {
         if env == 0 && self.elements != 0 {
-            let known = *self.plain[func as usize].get(element as usize)?;
+            let known = *self.plain[func as usize].get(element)?;
             return known.checked_sub(1);
         }
-        self.other.get(&(func, element, env)).copied()
+        self.other.get(&(func, element as u32, env)).copied()
     }
 
-    pub fn insert(&mut self, func: FuncId, element: ElementId, env: Env, value: Value) {
+    pub fn insert(&mut self, func: FuncId, element: usize, env: Env, value: Value) {
         if env == 0 && self.elements != 0 {
             let table = &mut self.plain[func as usize];
             if table.is_empty() {
                 *table = vec![0; self.elements];
             }
-            table[element as usize] = value + 1;
+            table[element] = value + 1;
             return;
         }
-        self.other.insert((func, element, env), value);
+        self.other.insert((func, element as u32, env), value);
     }
 }

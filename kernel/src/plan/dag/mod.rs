@@ -8,6 +8,7 @@
 mod beginnings;
 mod compile;
 mod free;
+mod layers;
 mod lists;
 mod members;
 mod memo;
@@ -28,14 +29,15 @@ use hashbrown::HashMap;
 
 use crate::error::BudgetExceeded;
 use crate::eval::{Context, Evaluated, Evaluator};
-use crate::image::{Child, ElementId};
+use crate::image::ElementId;
 use crate::xpath::ir::{Axis, BoolExpr, NumExpr, Step, Test};
 
 use super::local::{Item, Local};
 use super::reach::Reached;
-use super::texts::Texts;
+use super::shared::AllShared;
 use compile::Compiler;
 pub use compile::first_test;
+pub use layers::Layers;
 use memo::Memo;
 use program::{Env, Func, FuncId, Kind, Program, Use};
 use values::{Op, Value, Values};
@@ -62,9 +64,9 @@ pub struct Dag<'a, 't> {
     values: RefCell<Values<'a>>,
     /// What predicates with positions leave of lists.
     numbered: RefCell<HashMap<(usize, Value), Value>>,
-    texts: &'t Texts<'a>,
-    /// The elements that have what a function needs in their subtree, where that are few.
-    reached: Vec<Option<Rc<Reached>>>,
+    layers: Layers<'a, 't>,
+    /// The elements that have what a function needs in their subtree, where that are few, by layer.
+    reached: Vec<Vec<Option<Rc<Reached>>>>,
     depth: Cell<u32>,
     /// The condition that is worked out next.
     begun: Cell<Option<*const BoolExpr>>,
@@ -76,25 +78,36 @@ pub struct Dag<'a, 't> {
 type Column<T> = Evaluated<Option<Vec<T>>>;
 
 /// The boolean of each document.
-pub fn bools<'a>(texts: &Texts<'a>, expr: &'a BoolExpr, documents: &[ElementId]) -> Column<bool> {
+pub fn bools<'a>(
+    layers: Layers<'a, '_>,
+    shared: &AllShared<'a>,
+    expr: &'a BoolExpr,
+    documents: &[ElementId],
+) -> Column<bool> {
     let ask = |dag: &Dag<'a, '_>, at| dag.bool(expr, at);
-    column(texts, documents, |compiler| compiler.bool(expr), ask)
+    column(layers, shared, documents, |compiler| compiler.bool(expr), ask)
 }
 
 /// The number of each document.
-pub fn nums<'a>(texts: &Texts<'a>, expr: &'a NumExpr, documents: &[ElementId]) -> Column<f64> {
+pub fn nums<'a>(
+    layers: Layers<'a, '_>,
+    shared: &AllShared<'a>,
+    expr: &'a NumExpr,
+    documents: &[ElementId],
+) -> Column<f64> {
     let ask = |dag: &Dag<'a, '_>, at| dag.num(expr, at);
-    column(texts, documents, |compiler| compiler.num(expr), ask)
+    column(layers, shared, documents, |compiler| compiler.num(expr), ask)
 }
 
 /// Whether the first node of a set is unequal to what all of the set are compared with.
 pub fn unequal_firsts<'a>(
-    texts: &Texts<'a>,
+    layers: Layers<'a, '_>,
+    shared: &AllShared<'a>,
     expr: &'a BoolExpr,
     documents: &[ElementId],
 ) -> Column<bool> {
     let ask = |dag: &Dag<'a, '_>, at| dag.are_firsts_unequal(expr, at);
-    column(texts, documents, |compiler| compiler.firsts(expr), ask)
+    column(layers, shared, documents, |compiler| compiler.firsts(expr), ask)
 }
 
 /// Whether a boolean is answered here.
@@ -108,17 +121,19 @@ pub fn answers_num(expr: &NumExpr) -> bool {
 }
 
 fn column<'a, 't, T>(
-    texts: &'t Texts<'a>,
+    layers: Layers<'a, 't>,
+    shared: &AllShared<'a>,
     documents: &[ElementId],
     compile: impl FnOnce(&mut Compiler<'a>) -> Option<Env>,
     ask: impl Fn(&Dag<'a, 't>, Context<Place>) -> Evaluated<T>,
 ) -> Column<T> {
-    let mut compiler = Compiler::new(texts.shared.clone());
+    let mut compiler = Compiler::new(shared.clone());
     let Some(mask) = compile(&mut compiler) else { return Ok(None) };
-    let dag = Dag::new(texts, compiler.program, documents.len())?;
+    let dag = Dag::new(layers, compiler.program, documents.len())?;
     let mut results = Vec::with_capacity(documents.len());
     for &document in documents {
-        let result = dag.root(document, mask).and_then(|root| ask(&dag, Context::only(root)));
+        let row = dag.layers.row(document);
+        let result = dag.root(row, mask).and_then(|root| ask(&dag, Context::only(root)));
         match result {
             Ok(result) => results.push(result),
             Err(_) if dag.is_beyond.get() => return Ok(None),
@@ -129,17 +144,18 @@ fn column<'a, 't, T>(
 }
 
 impl<'a, 't> Dag<'a, 't> {
-    fn new(texts: &'t Texts<'a>, program: Program<'a>, documents: usize) -> Evaluated<Self> {
-        let local = texts.local;
-        let reached = reach::of(&program, local, documents)?;
-        let memo = Memo::new(program.funcs.len(), local.store.elements().len(), documents);
+    fn new(layers: Layers<'a, 't>, program: Program<'a>, documents: usize) -> Evaluated<Self> {
+        let reached = layers.iter().map(|local| reach::of(&program, local, documents));
+        let reached = reached.collect::<Evaluated<Vec<_>>>()?;
+        let memo = Memo::new(program.funcs.len(), layers.size(), documents);
+        let local = layers.first();
         Ok(Dag {
             local,
             program,
             memo: RefCell::new(memo),
             values: RefCell::default(),
             numbered: RefCell::default(),
-            texts,
+            layers,
             reached,
             depth: Cell::new(0),
             begun: Cell::new(None),
@@ -149,20 +165,18 @@ impl<'a, 't> Dag<'a, 't> {
 
     /// The root element of a document: the context of a whole expression.
     fn root(&self, document: ElementId, mask: Env) -> Evaluated<Place> {
-        let store = self.local.store;
         let at = Place { item: Item::Element(document), env: self.of_document(document)? };
-        let mut children = store.children(document).enumerate();
-        if self.program.precedes && store.children(document).len() > 1 {
+        let mut children = self.layers.children(document);
+        if self.program.precedes && children.len() > 1 {
             // libxml2 leaves out a first child of the document, which other documents do not have.
             return self.beyond();
         }
-        let root = children.find_map(|(index, child)| match child {
-            Child::Element(_) => Some((index, child)),
-            _ => None,
-        });
-        let Some((index, root)) = root else { return Ok(at) };
+        let Some(index) = children.position(|child| matches!(child, Item::Element(_))) else {
+            return Ok(at);
+        };
+        let root = self.layers.children(document).nth(index).expect("it has just been there");
         let inside = self.inside(self.program.with_siblings(mask), document, at.env)?;
-        Ok(Place { item: Item::from(root), env: inside.env(index) })
+        Ok(Place { item: root, env: inside.env(index) })
     }
 
     /// An evaluation that the interpreter has to take over.
@@ -186,8 +200,8 @@ impl<'a, 't> Dag<'a, 't> {
             (Kind::Inner(_) | Kind::Tree | Kind::Inside, Item::Attribute(_)) => Ok(0),
             (Kind::Inner(then), _) => self.ask(then, at),
             (Kind::Tree, _) => Ok(1),
-            (Kind::Document, item) => Ok(Value::from(self.is_document(item))),
-            (Kind::Inside, item) => Ok(Value::from(!self.is_document(item))),
+            (Kind::Document, item) => Ok(Value::from(self.layers.is_document(item))),
+            (Kind::Inside, item) => Ok(Value::from(!self.layers.is_document(item))),
             (_, Item::Element(element)) => self.recalled(id, func, element, at.env),
             _ => self.worked_out(func, at),
         }
@@ -201,7 +215,8 @@ impl<'a, 't> Dag<'a, 't> {
         env: Env,
     ) -> Evaluated<Value> {
         let env = env & func.mask;
-        if let Some(known) = self.memo.borrow().get(id, element, env) {
+        let place = self.layers.place(element);
+        if let Some(known) = self.memo.borrow().get(id, place, env) {
             return Ok(known);
         }
         let depth = self.depth.get();
@@ -212,7 +227,7 @@ impl<'a, 't> Dag<'a, 't> {
         let found = self.worked_out(func, Place { item: Item::Element(element), env });
         self.depth.set(depth);
         let found = found?;
-        self.memo.borrow_mut().insert(id, element, env, found);
+        self.memo.borrow_mut().insert(id, place, env, found);
         Ok(found)
     }
 
@@ -287,21 +302,17 @@ impl<'a, 't> Dag<'a, 't> {
         is_same
     }
 
-    fn is_document(&self, item: Item) -> bool {
-        matches!(item, Item::Element(id)
-            if self.local.store.elements()[id as usize].name == crate::image::DOCUMENT)
-    }
-
     /// Whether a node passes the test of a step that led to it.
     #[inline]
     fn passes(&self, step: &Step, item: Item) -> bool {
+        let (texts, item) = self.layers.texts(item);
         match (item, step.axis, &step.test) {
             (Item::Attribute(_), Axis::Attribute, Test::Node | Test::Any) => true,
             (Item::Attribute(pair), Axis::Attribute, Test::Name(name) | Test::AnyIn(name)) => {
-                self.local.names[*name].matches(self.local.store.pair(pair).0)
+                self.local.names[*name].matches(texts.local.store.pair(pair).0)
             }
             (Item::Attribute(_), Axis::Attribute, _) | (_, Axis::Attribute, _) => false,
-            (item, _, test) => self.local.passes(item, test),
+            (item, _, test) => texts.local.passes(item, test),
         }
     }
 }

@@ -29,21 +29,22 @@ impl<'a> Dag<'a, '_> {
         item: Item,
     ) -> Evaluated<Value> {
         let values = &self.values;
+        let (texts, own) = self.layers.texts(item);
         Ok(match (used, test) {
             (Use::Exists, _) => 1,
             (Use::Count, _) => values.borrow_mut().number_code(1.0),
-            (Use::Test, Some(test)) => Value::from(self.texts.passes(item, &test)?),
-            (Use::FirstTest, Some(test)) => 1 + Value::from(self.texts.passes(item, &test)?),
+            (Use::Test, Some(test)) => Value::from(texts.passes(own, &test)?),
+            (Use::FirstTest, Some(test)) => 1 + Value::from(texts.passes(own, &test)?),
             (Use::Sum, _) => {
-                let number = self.texts.number(item)?;
+                let number = texts.number(own)?;
                 values.borrow_mut().sum_code(number)
             }
             (Use::Number | Use::Min | Use::Max, _) => {
-                let number = self.texts.number(item)?;
+                let number = texts.number(own)?;
                 values.borrow_mut().only_number(used.op(), number)
             }
             (Use::Length, _) => {
-                let characters = self.texts.characters(item)? as f64;
+                let characters = texts.characters(own)? as f64;
                 values.borrow_mut().only_number(used.op(), characters)
             }
             (Use::Name(kind), _) => {
@@ -52,18 +53,18 @@ impl<'a> Dag<'a, '_> {
             }
             (Use::First, _) => 1 + values.borrow_mut().node_code(item),
             (Use::Shared(comparison), _) => {
-                match self.program.shared[comparison as usize].value(self.texts, item)? {
+                match self.program.shared[comparison as usize].value(texts, own)? {
                     Some(value) => values.borrow_mut().only(used.op(), value),
                     None => 0,
                 }
             }
-            _ => match self.texts.fingerprint(item)? {
+            _ => match texts.fingerprint(own)? {
                 Some(fingerprint) => {
                     let code = self.long_code(fingerprint, item)?;
                     values.borrow_mut().only_code(used.op(), code)
                 }
                 None => {
-                    let value = self.texts.value(item)?;
+                    let value = texts.value(own)?;
                     values.borrow_mut().only(used.op(), value)
                 }
             },
@@ -74,7 +75,8 @@ impl<'a> Dag<'a, '_> {
     fn long_code(&self, fingerprint: Fingerprint, item: Item) -> Evaluated<Value> {
         let candidates = self.values.borrow().long_codes(fingerprint);
         for code in candidates {
-            if self.string(code)? == self.texts.value(item)? {
+            let (texts, own) = self.layers.texts(item);
+            if self.string(code)? == texts.value(own)? {
                 return Ok(code);
             }
         }
@@ -82,7 +84,8 @@ impl<'a> Dag<'a, '_> {
     }
 
     fn name_of(&self, kind: NameKind, item: Item) -> Cow<'a, str> {
-        let store = self.local.store;
+        let (texts, item) = self.layers.texts(item);
+        let store = texts.local.store;
         match item {
             Item::Element(id) => match store.elements()[id as usize].name {
                 DOCUMENT => Cow::Borrowed(""),
@@ -97,9 +100,9 @@ impl<'a> Dag<'a, '_> {
 
     /// The `xml:lang` of an element, as the result of a field.
     pub(super) fn own_language(&self, element: ElementId) -> Evaluated<Option<Value>> {
-        let store = self.local.store;
-        self.local.budget.spend(store.width(element))?;
-        for &pair in store.attributes(element) {
+        let (_, store, row) = self.layers.element(element);
+        self.local.budget.spend(store.width(row))?;
+        for &pair in store.attributes(row) {
             let (name, value) = store.pair(pair);
             if store.is_language(name) {
                 let value = Cow::Borrowed(store.strings().get(value));
@@ -305,7 +308,10 @@ impl<'a> Dag<'a, '_> {
         let stored = self.values.borrow().stored(code);
         match stored {
             Stored::Text(text) => Ok((text, true)),
-            Stored::Node(item) => self.texts.beginning(item, bytes),
+            Stored::Node(item) => {
+                let (texts, own) = self.layers.texts(item);
+                texts.beginning(own, bytes)
+            }
         }
     }
 
@@ -314,7 +320,10 @@ impl<'a> Dag<'a, '_> {
         let stored = self.values.borrow().stored(code);
         match stored {
             Stored::Text(text) => Ok(text),
-            Stored::Node(item) => self.texts.value(item),
+            Stored::Node(item) => {
+                let (texts, own) = self.layers.texts(item);
+                texts.value(own)
+            }
         }
     }
 }

@@ -19,15 +19,13 @@ impl<'a> Dag<'a, '_> {
     ) -> Evaluated<Value> {
         let Item::Element(element) = at.item else { return Ok(0) };
         let mut places: Vec<Place> = Vec::new();
-        let store = self.local.store;
-        self.local.budget.spend(store.width(element))?;
+        self.local.budget.spend(self.layers.width(element))?;
         if step.axis == Axis::Attribute {
             let env = self.of_attributes(func.below, element, at.env)?;
-            let items = store.attributes(element).iter().map(|&pair| Item::Attribute(pair));
-            places.extend(items.map(|item| Place { item, env }));
+            places.extend(self.layers.attributes(element).map(|item| Place { item, env }));
         } else {
             let inside = self.inside(func.below, element, at.env)?;
-            let items = store.children(element).map(Item::from).enumerate();
+            let items = self.layers.children(element).enumerate();
             places.extend(items.map(|(index, item)| Place { item, env: inside.env(index) }));
         }
         places.retain(|place| self.passes(step, place.item));
@@ -107,14 +105,14 @@ impl<'a> Dag<'a, '_> {
         }
         self.try_member(chosen, at, wanted, found)?;
         let Item::Element(element) = at.item else { return Ok(()) };
-        self.local.budget.spend(self.local.store.width(element))?;
+        self.local.budget.spend(self.layers.width(element))?;
         let env = self.of_attributes(func.below, element, at.env)?;
-        for &pair in self.local.store.attributes(element) {
-            self.try_member(chosen, Place { item: Item::Attribute(pair), env }, wanted, found)?;
+        for item in self.layers.attributes(element) {
+            self.try_member(chosen, Place { item, env }, wanted, found)?;
         }
         let inside = self.inside(func.below, element, at.env)?;
-        for (index, child) in self.local.store.children(element).enumerate() {
-            let place = Place { item: Item::from(child), env: inside.env(index) };
+        for (index, item) in self.layers.children(element).enumerate() {
+            let place = Place { item, env: inside.env(index) };
             self.collect(func, chosen, place, wanted, found)?;
         }
         Ok(())

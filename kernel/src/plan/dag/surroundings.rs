@@ -4,7 +4,7 @@ use super::program::{Atom, Env, Way};
 use super::values::Value;
 use super::{Dag, Place};
 use crate::eval::Evaluated;
-use crate::image::{Child, ElementId};
+use crate::image::ElementId;
 use crate::plan::local::Item;
 use crate::xpath::ir::Step;
 
@@ -77,7 +77,7 @@ impl<'a> Dag<'a, '_> {
             self.local.budget.spend(1)?;
             if atom.is_sideways() {
                 let mut envs = match inside {
-                    Inside::Same(same) => vec![same; self.local.store.children(element).len()],
+                    Inside::Same(same) => vec![same; self.layers.children(element).len()],
                     Inside::Each(envs) => envs,
                 };
                 self.fields_from_beside(atom, element, env, &mut envs)?;
@@ -126,13 +126,13 @@ impl<'a> Dag<'a, '_> {
         env: Env,
         envs: &mut [Env],
     ) -> Evaluated<()> {
-        let children: Vec<Child> = self.local.store.children(element).collect();
+        let children: Vec<Item> = self.layers.children(element).collect();
         self.local.budget.spend(children.len())?;
         let outer = match atom.way {
             Way::Following | Way::Preceding => ((env & atom.bits) >> atom.shift) as Value,
             _ => 0,
         };
-        let place = |index: usize, env: Env| Place { item: Item::from(children[index]), env };
+        let place = |index: usize, env: Env| Place { item: children[index], env };
         match atom.way {
             Way::Following | Way::FollowingSibling => {
                 let mut so_far = outer;
@@ -163,7 +163,7 @@ impl<'a> Dag<'a, '_> {
                 }
                 let mut places = Vec::new();
                 for (index, &child) in children.iter().enumerate() {
-                    if self.passes(step, Item::from(child)) {
+                    if self.passes(step, child) {
                         places.push((index, place(index, envs[index])));
                     }
                 }
@@ -182,14 +182,14 @@ impl<'a> Dag<'a, '_> {
         &self,
         atom: &Atom<'a>,
         step: &'a Step,
-        children: &[Child],
+        children: &[Item],
         envs: &mut [Env],
     ) -> Evaluated<()> {
         let is_reverse = step.axis.is_reverse();
         let all: Vec<(usize, Place)> = children
             .iter()
             .enumerate()
-            .map(|(index, &child)| (index, Place { item: Item::from(child), env: envs[index] }))
+            .map(|(index, &item)| (index, Place { item, env: envs[index] }))
             .filter(|(_, place)| self.passes(step, place.item))
             .collect();
         let only = match step.predicates.as_slice() {

@@ -5,7 +5,7 @@ use super::surroundings::Inside;
 use super::values::{Op, Value};
 use super::{Dag, Place};
 use crate::eval::Evaluated;
-use crate::image::{Child, ElementId};
+use crate::image::ElementId;
 use crate::plan::local::Item;
 
 impl<'a> Dag<'a, '_> {
@@ -19,12 +19,12 @@ impl<'a> Dag<'a, '_> {
     ) -> Evaluated<Value> {
         let Item::Element(element) = at.item else { return Ok(so_far) };
         let id = self.id_of(func);
-        if self.reached[id as usize].as_ref().is_some_and(|reached| !reached.contains(element)) {
+        if self.is_empty(id, at.item) {
             return Ok(so_far);
         }
         let mut inside = None;
         let mut sets = Vec::new();
-        for (index, child) in self.local.store.children(element).enumerate() {
+        for (index, child) in self.layers.children(element).enumerate() {
             if func.op.is_final(so_far) {
                 break;
             }
@@ -33,7 +33,7 @@ impl<'a> Dag<'a, '_> {
             }
             self.local.budget.spend(1)?;
             let env = self.env_inside(&mut inside, func, element, at.env, index)?;
-            let found = self.ask(of, Place { item: Item::from(child), env })?;
+            let found = self.ask(of, Place { item: child, env })?;
             match func.op {
                 Op::Set => sets.push(found),
                 op => so_far = self.join(op, so_far, found)?,
@@ -90,15 +90,15 @@ impl<'a> Dag<'a, '_> {
         let id = self.id_of(func);
         let mut inside = None;
         let mut sets = Vec::new();
-        for (index, child) in self.local.store.children(element).enumerate() {
+        for (index, child) in self.layers.children(element).enumerate() {
             if self.is_empty(id, child) {
                 continue;
             }
             self.local.budget.spend(1)?;
             let env = self.env_inside(&mut inside, func, element, env, index)?;
             let found = match child {
-                Child::Element(child) => self.recalled(id, func, child, env)?,
-                leaf => self.ask(of, Place { item: Item::from(leaf), env })?,
+                Item::Element(child) => self.recalled(id, func, child, env)?,
+                leaf => self.ask(of, Place { item: leaf, env })?,
             };
             match func.op {
                 Op::Set => sets.push(found),
@@ -113,10 +113,12 @@ impl<'a> Dag<'a, '_> {
 
     /// Whether a function has nothing to find in a child.
     #[inline]
-    fn is_empty(&self, id: FuncId, child: Child) -> bool {
+    fn is_empty(&self, id: FuncId, child: Item) -> bool {
         match child {
-            Child::Element(element) => {
-                self.reached[id as usize].as_ref().is_some_and(|reached| !reached.contains(element))
+            Item::Element(element) => {
+                let (layer, _, row) = self.layers.element(element);
+                let reached = self.reached[layer][id as usize].as_ref();
+                reached.is_some_and(|reached| !reached.contains(row))
             }
             _ => !self.program.func(id).leaves,
         }
@@ -130,9 +132,9 @@ impl<'a> Dag<'a, '_> {
         let Item::Element(element) = at.item else { return Ok(0) };
         let env = self.of_attributes(func.below, element, at.env)?;
         let mut so_far = 0;
-        for &pair in self.local.store.attributes(element) {
+        for item in self.layers.attributes(element) {
             self.local.budget.spend(1)?;
-            let found = self.ask(of, Place { item: Item::Attribute(pair), env })?;
+            let found = self.ask(of, Place { item, env })?;
             so_far = self.join(func.op, so_far, found)?;
             if func.op.is_final(so_far) {
                 break;
