@@ -128,7 +128,7 @@ class _Kept(_ServerBindingCursor):  # type: ignore[misc]
 
 
 class _Cursors:
-    """Those of a connection to the database, by their queries: there are as many as these."""
+    """The kept cursors of a connection to the database, by their queries: as many as these are."""
 
     def __init__(self, link: Any) -> None:
         self.link = link

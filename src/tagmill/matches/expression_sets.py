@@ -25,7 +25,7 @@ from tagmill_wire.sets import Order
 VERSION = re.compile("[0-9a-f]{32}")
 # Sets whose order this process keeps: 500 expressions take some 50 kB.
 MAX_KEPT = 64
-# Of how many expressions a fleet is that nothing is known about: a large one.
+# What is taken for the number of expressions where nothing is known: that of a large fleet.
 MANY = 1_000
 # How long a set is kept that is no more what tags name: leases under way name it.
 KEEP_MINUTES = 60
