@@ -78,6 +78,9 @@ def test_native_addresses_say_what_they_take(stack: Stack) -> None:
         answer, body = call(stack, "OPTIONS", path)
         assert (answer.status, body) == (204, b"")
         assert methods <= set(answer.headers["Allow"].split(", "))
+    for name in ("import", "update", "delete"):
+        answer, _ = call(stack, "OPTIONS", f"/api/v1/nodes/{name}")
+        assert (answer.status, answer.headers["Allow"]) == (204, "POST, OPTIONS")
 
 
 def test_documents_and_imports_may_be_packed(stack: Stack) -> None:
