@@ -79,7 +79,7 @@ class History extends Page {
     }
     const began = Date.parse(this.since) / 1000;
     const oldest = /** @type {[number, number]} */ (found[found.length - 1])[0];
-    const hasGap = size > 0 || this.wasOther();
+    const hasGap = began < oldest && (size > 0 || this.wasOther());
     if (began < oldest) {
       if (hasGap) found.push([(began + oldest) / 2, null]);
       found.push([began, 0]);
