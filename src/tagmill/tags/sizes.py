@@ -68,7 +68,7 @@ def of(tag: Tag) -> list[Point]:
 
 
 def _periods(tag: Tag) -> list[_Period]:
-    """Of the definitions that were published, the oldest first."""
+    """The definitions that were published, the oldest first."""
     events = trail.of(Event.Kind.TAG, tag.id).filter(action=Event.Action.PUBLISHED)
     rows = [
         (at, changes)
@@ -124,7 +124,7 @@ def _backwards(
 
 
 def _earlier(period: _Period, end: datetime) -> list[Point]:
-    """Those of a definition that is published no more, forwards from nothing."""
+    """The sizes by a definition that is published no more, forwards from nothing."""
     changes: list[_Change] = []
     horizon = datetime.now(UTC) - timedelta(days=load().change_days)
     if period.expression is not None and period.began > horizon:
