@@ -213,7 +213,7 @@ class Traffic:
 
 
 def define(traffic: Traffic, tags: int) -> None:
-    """So many tags that nobody edits, those that the editor and the probe have, and its node."""
+    """Make the tags that nobody edits, those that the editor and the probe have, and its node."""
     client = traffic.client()
     edited = dict.fromkeys([*EDITED, PROBE_TAG], "//node[@id='bench-marker']")
     for name, text in (definitions(tags) | edited).items():

@@ -180,7 +180,8 @@ class _Site:
             self.put(name, self.previous)
 
     def put(self, name: str, root: Path) -> None:
-        """Of this version from now on: it ends as an operator ends it, and another begins."""
+        """Have this part of that version from now on: it ends as an operator ends it, and another
+        begins."""
         if name in self.stacks:
             self.stacks.pop(name).stop()
         version = THIS if root == ROOT else PREVIOUS
