@@ -78,7 +78,7 @@ def shell(request: HttpRequest, **_: str) -> HttpResponse:
         right.label for right in (Role.VIEWER, Role.OPERATOR, Role.ADMIN) if right in role_of(user)
     }
     if Role.VIEWER in most(user):
-        # Those of some clusters are enough for the pages of nodes.
+        # A role in some clusters is enough for the pages of nodes.
         may.add("nodes")
     return render(request, "web/shell.html", {**context, "may": " ".join(sorted(may))})
 
