@@ -152,7 +152,6 @@ class DocumentResource(Native):
 
     async def answer(self, request: Request) -> None:
         asked = self._asked(request)
-        request.setHeader("X-Request-Id", asked.request_id)
         verdict = await self._uploads.call(asked, len(asked.body))
         for name, value in settled(verdict.settled).items():
             request.setHeader(name, value)

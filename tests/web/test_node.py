@@ -64,5 +64,5 @@ def test_health_names_what_waits(stack: object, sit: Callable[..., Seat]) -> Non
     seat = sit()
     page = seat.see("/health")
     expect(page.get_by_text("all is well")).to_be_visible()
-    expect(page.get_by_text("All 1 partition are up to date")).to_be_visible()
+    expect(page.get_by_text("1 partition, all up to date")).to_be_visible()
     seat.is_accessible()

@@ -288,7 +288,7 @@ class Editor extends Page {
       return this.problem ? this.none("/", "All tags") : html`<p class="quiet">Loading ...</p>`;
     return html`<div class="head">
         <div>
-          <h1>${this.tag || "New tag"}</h1>
+          <h1 title=${this.tag}>${this.tag || "New tag"}</h1>
           ${this.row ? status(this.row) : nothing}
         </div>
         ${allowed("operator") ? this.buttons() : nothing}
@@ -310,11 +310,7 @@ class Editor extends Page {
           <section class="card stack result" aria-label="What it matches">${this.result()}</section>
           ${allowed("operator") && this.row?.kind !== "manual" ? html`<tm-pins .preview=${this.preview} .version=${this.version}></tm-pins>` : nothing}
         </div>
-        ${
-          this.row
-            ? html`<tm-history tag=${this.tag} since=${this.row.created_at} .total=${this.row.node_count}></tm-history>`
-            : nothing
-        }
+        ${this.row ? html`<tm-history tag=${this.tag} .total=${this.row.node_count}></tm-history>` : nothing}
       </div>`;
   }
 

@@ -129,7 +129,7 @@ class NodePage extends Page {
     const { hostname, system_id: id, cluster, kind, updated_at: at, probes } = this.node;
     return html`<div class="head">
         <div>
-          <h1>${hostname || id}</h1>
+          <h1 title=${hostname || id}>${hostname || id}</h1>
           <p class="line small">
             <span class="quiet">${id}</span><span class="badge">${cluster}</span><span class="badge">${kind}</span>
             <span class="quiet">changed ${time(at)}</span

@@ -37,11 +37,14 @@ class NodesPage extends Page {
     });
   }
 
-  source() {
-    const query = new URLSearchParams();
-    if (this.sought) query.set("q", this.sought);
-    if (this.cluster) query.set("cluster", this.cluster);
-    return this.tag ? `tags/${segment(this.tag)}/nodes?${query}` : `nodes/?${query}`;
+  /** The addresses of the list and of its places. */
+  addresses() {
+    const asked = new URLSearchParams();
+    if (this.sought) asked.set("q", this.sought);
+    if (this.cluster) asked.set("cluster", this.cluster);
+    const query = asked.size ? `?${asked}` : "";
+    const tag = `tags/${segment(this.tag)}`;
+    return this.tag ? [`${tag}/nodes${query}`, `${tag}/members${query}`] : [`nodes/${query}`, `places${query}`];
   }
 
   /** @param {string} text */
@@ -51,6 +54,7 @@ class NodesPage extends Page {
   }
 
   render() {
+    const [source, members] = this.addresses();
     return html`<div class="head">
         <h1>Nodes</h1>
         <span class="quiet">${count(this.clusters.reduce((sum, one) => sum + one.node_count, 0))} in the fleet</span>
@@ -75,8 +79,8 @@ class NodesPage extends Page {
       </div>
       <tm-nodes
         class="tall"
-        source=${this.source()}
-        members=${this.source().replace(this.tag ? "/nodes?" : "nodes/?", this.tag ? "/members?" : "places?")}
+        source=${source}
+        members=${members}
         query=${this.tag ? `?tag=${this.tag}` : ""}
         empty="No node is like that. Nodes come by uploads: PUT nodes/{system_id}/document, or nodes/import."
       ></tm-nodes>`;
