@@ -31,8 +31,8 @@ READING_SECONDS = 0.75
 # A job that was overtaken by so many times the jobs that wait counts as held: what no worker holds
 # is not left behind by what is held and made again and again.
 MAX_OVERTAKEN = 8
-# An ordinary lease takes one preview along for so many expressions of tags, where it has to read the
-# partition for these anyway. Where it is held, previews have their quota and no more: what rode
+# An ordinary lease takes one preview along for so many expressions of tags, where it has to read
+# the partition for these anyway. Where it is held, previews have their quota and no more: what rode
 # along would come on top of it, and a definition that nobody has asked before costs more than one
 # that is evaluated again.
 RIDERS = 4
