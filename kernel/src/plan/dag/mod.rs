@@ -35,6 +35,7 @@ use crate::xpath::ir::{Axis, BoolExpr, NumExpr, Step, Test};
 use super::local::{Item, Local};
 use super::reach::Reached;
 use super::shared::AllShared;
+use super::texts::Texts;
 use compile::Compiler;
 pub use compile::first_test;
 pub use layers::Layers;
@@ -101,13 +102,13 @@ pub fn nums<'a>(
 
 /// Whether the first node of a set is unequal to what all of the set are compared with.
 pub fn unequal_firsts<'a>(
-    layers: Layers<'a, '_>,
-    shared: &AllShared<'a>,
+    texts: &Texts<'a>,
     expr: &'a BoolExpr,
     documents: &[ElementId],
 ) -> Column<bool> {
     let ask = |dag: &Dag<'a, '_>, at| dag.are_firsts_unequal(expr, at);
-    column(layers, shared, documents, |compiler| compiler.firsts(expr), ask)
+    let compile = |compiler: &mut Compiler<'a>| compiler.firsts(expr);
+    column(Layers::only(texts), &texts.shared, documents, compile, ask)
 }
 
 /// Whether a boolean is answered here.
