@@ -283,7 +283,10 @@ impl<'a> Columns<'a> {
         let layers = self.layers(Question::bool(expr), documents)?;
         match dag::bools(layers, &self.texts.shared, expr, documents)? {
             Some(column) => Ok(column),
-            None => self.interpret(documents, &Needs::of_bool(expr), |one, at| one.bool(expr, at)),
+            None => self.split(Question::bool(expr), documents, &|columns, documents| {
+                let needs = Needs::of_bool(expr);
+                columns.interpret(documents, &needs, |one, at| one.bool(expr, at))
+            }),
         }
     }
 
@@ -291,7 +294,10 @@ impl<'a> Columns<'a> {
         let layers = self.layers(Question::num(expr), documents)?;
         match dag::nums(layers, &self.texts.shared, expr, documents)? {
             Some(column) => Ok(column),
-            None => self.interpret(documents, &Needs::of_num(expr), |one, at| one.num(expr, at)),
+            None => self.split(Question::num(expr), documents, &|columns, documents| {
+                let needs = Needs::of_num(expr);
+                columns.interpret(documents, &needs, |one, at| one.num(expr, at))
+            }),
         }
     }
 

@@ -4,10 +4,11 @@ use std::rc::Rc;
 
 use crate::eval::Evaluated;
 use crate::image::ElementId;
-use crate::xpath::ir::{BoolExpr, NumExpr, StrExpr};
+use crate::xpath::ir::{BoolExpr, NodeSet, NumExpr, StrExpr};
 use crate::xpath::parts::{Part, Use};
 
 use super::agreement::Agreement;
+use super::anchors::split;
 use super::columns::{Columns, Common, FEW, document_paths};
 use super::dag::{self, Layers};
 use super::needs::Needs;
@@ -68,15 +69,19 @@ impl<'a> Question<'a> {
                 BoolExpr::Exists(set)
                 | BoolExpr::SetText(_, set, StrExpr::Const(_))
                 | BoolExpr::SetNumber(_, set, NumExpr::Const(_)),
-            ) => document_paths(set, Use::Any).is_some(),
+            ) => are_split(set, Use::Any),
             Part::Bool(expr) => dag::first_test(expr).is_some(),
-            Part::Num(NumExpr::Count(set) | NumExpr::Sum(set)) => {
-                document_paths(set, Use::Each).is_some()
-            }
+            Part::Num(NumExpr::Count(set) | NumExpr::Sum(set)) => are_split(set, Use::Each),
             Part::Num(NumExpr::Text(a) | NumExpr::Length(a)) => matches!(**a, StrExpr::First(_)),
             _ => false,
         }
     }
+}
+
+/// Whether postings say where the paths of a set begin.
+fn are_split(set: &NodeSet, used: Use) -> bool {
+    document_paths(set, used)
+        .is_some_and(|paths| paths.iter().all(|path| split(path.steps).is_some()))
 }
 
 /// What a question is known by.
@@ -86,18 +91,38 @@ pub type Key = usize;
 type Ask<'f, 'a, T> = &'f dyn Fn(&Columns<'a>, &[ElementId]) -> Evaluated<Vec<T>>;
 
 impl<'a> Columns<'a> {
-    /// Asks about the documents of the skeleton, as far as those of the image are like them, and about
-    /// the others where they are.
+    /// Asks about documents where they differ from what they have in common, and else about that. What is
+    /// evaluated over distinct subtrees finds itself what they have in common, by [`Columns::layers`].
     pub(super) fn in_common<T: Copy>(
         &self,
         question: Question<'a>,
         documents: &[ElementId],
         ask: Ask<'_, 'a, T>,
     ) -> Evaluated<Vec<T>> {
-        self.in_common_by(question, &question.needs(), documents, ask)
+        let needs = question.needs();
+        if question.is_by_postings() {
+            return self.split_by(question, &needs, documents, ask);
+        }
+        self.differences(question, &needs, self.most_rows())?;
+        ask(self, documents)
     }
 
-    fn in_common_by<T: Copy>(
+    /// As `in_common`, where it has been looked for differences.
+    pub(super) fn split<T: Copy>(
+        &self,
+        question: Question<'a>,
+        documents: &[ElementId],
+        ask: Ask<'_, 'a, T>,
+    ) -> Evaluated<Vec<T>> {
+        if !self.known.borrow().contains_key(&question.key()) {
+            return ask(self, documents);
+        }
+        self.split_by(question, &question.needs(), documents, ask)
+    }
+
+    /// Asks about the documents of the skeleton, as far as those of the image are like them, and about
+    /// the others where they are.
+    fn split_by<T: Copy>(
         &self,
         question: Question<'a>,
         needs: &Needs<'a>,
@@ -106,8 +131,7 @@ impl<'a> Columns<'a> {
     ) -> Evaluated<Vec<T>> {
         let Some(Common { skeleton, columns }) = &self.common else { return ask(self, documents) };
         let limit = documents.len() / DIFFERENT;
-        let most = if question.is_by_postings() { limit } else { self.most_rows() };
-        let known = self.differences(question, needs, most)?;
+        let known = self.differences(question, needs, limit)?;
         let Known::At(differences) = &*known else { return ask(self, documents) };
         if differences.len() > limit {
             return ask(self, documents);
@@ -128,7 +152,7 @@ impl<'a> Columns<'a> {
         let places = Places::of(alike.map(|&id| skeleton.row(id)), size);
         let of_rows = match places.rows() {
             [] => Vec::new(),
-            rows => columns.in_common_by(question, needs, rows, ask)?,
+            rows => columns.split_by(question, needs, rows, ask)?,
         };
         let of_others = if others.is_empty() { Vec::new() } else { ask(self, &others)? };
         let mut of_others = of_others.into_iter();

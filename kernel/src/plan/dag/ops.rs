@@ -240,6 +240,14 @@ impl<'a> Evaluator<'a> for Dag<'a, '_> {
         if let BoolExpr::SetNumber(cmp, set, b) = expr {
             return self.against_number(*cmp, set, b, at);
         }
+        if let BoolExpr::SetText(true, set, b) = expr {
+            // Of several values one is another.
+            return Ok(Some(match self.used(set, Use::Single, at)? {
+                0 => false,
+                1 => true,
+                only => self.string(only - 2)? != self.str(b, at)?,
+            }));
+        }
         let Some((set, test)) = first_test(expr) else { return self.compared_with(expr, at) };
         let holds = match self.used(set, Use::FirstTest, at)? {
             0 => test.holds(""),
