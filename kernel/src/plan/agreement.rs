@@ -24,10 +24,15 @@ pub struct Agreement<'a, 't> {
     pub limit: usize,
 }
 
+/// With more steps than this for each document, it is better to ask about all documents.
+const MAX_STEPS: u64 = 2_000;
+
 /// The elements at which both differ, as far as they have been found.
 struct Found {
     elements: Vec<ElementId>,
     limit: usize,
+    /// The steps that the budget keeps.
+    kept: u64,
 }
 
 /// Why a search ends early.
@@ -57,7 +62,9 @@ impl Found {
 impl<'a> Agreement<'a, '_> {
     /// The elements whose documents are to be asked about in the image. None where they are too many.
     pub fn differences(&self, needs: &Needs<'a>) -> Evaluated<Option<Vec<ElementId>>> {
-        let mut found = Found { elements: Vec::new(), limit: self.limit };
+        let documents = self.image.local.store.elements_named(DOCUMENT).len() as u64;
+        let kept = self.image.local.budget.left().saturating_sub(documents * MAX_STEPS);
+        let mut found = Found { elements: Vec::new(), limit: self.limit, kept };
         match self.search(needs, &mut found) {
             Ok(()) => Ok(Some(found.elements)),
             Err(Ended::TooMany) => Ok(None),
@@ -128,6 +135,9 @@ impl<'a> Agreement<'a, '_> {
         let mut sight = Sight::new(self.below);
         for id in changed {
             self.image.local.budget.spend(1)?;
+            if self.image.local.budget.left() < found.kept {
+                return Err(Ended::TooMany);
+            }
             let seen = sight.of(look, self.skeleton.row(id))?;
             let is_alike = self.skeleton.alike(id) > seen.bytes;
             if !is_alike && look.see(self.image, Item::Element(id))?.outcome != seen.outcome {

@@ -229,7 +229,8 @@ impl Simplifier<'_> {
 fn begins_with_document(step: &Step) -> bool {
     let has_root = |predicate: &BoolExpr| match predicate {
         BoolExpr::Exists(NodeSet::Path(Start::Context, steps)) => {
-            *steps == [Step::all(Axis::Child)]
+            let any = Step::new(Axis::Child, Test::Any, Vec::new());
+            *steps == [Step::all(Axis::Child)] || *steps == [any]
         }
         _ => false,
     };
