@@ -11,12 +11,11 @@ MANYLINUX := manylinux2014
 WORKERS ?= 3
 PARALLEL = --numprocesses=$(WORKERS) --dist=worksteal
 
-# What `make sbom` and `make audit` fetch.
-CYCLONEDX := 7.5.0
+# What `make audit` fetches.
 PIP_AUDIT := 2.10.1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test proofs coverage test-without-kernel lint chaos docs dist sbom audit release-check deploy-check format clean kernel-test kernel-bench kernel-fuzz differential bounds clients api-fuzz api-released vendor screenshots race
+.PHONY: help demo install test proofs coverage test-without-kernel lint chaos upgrade-proof docs dist sbom audit release-check deploy-check format clean kernel-test kernel-bench kernel-fuzz differential bounds clients api-fuzz api-released vendor screenshots race
 
 help: ## Say what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -107,6 +106,9 @@ bounds: $(VENV)/development $(KERNEL) ## Look for texts that take the server a s
 chaos: $(VENV)/development $(KERNEL) ## Every fault under load, and a soak of an hour (ARGS="--soak 60"); docs/reliability.md
 	@$(RUN) manage.py bench chaos --json chaos.json $(ARGS)
 
+upgrade-proof: $(VENV)/development $(KERNEL) ## Servers and workers of PREVIOUS=<commit> beside these, under load
+	@$(RUN) manage.py bench upgrade --previous $(PREVIOUS) $(ARGS)
+
 race: $(VENV)/development ## 100,000 reads of the body cache against writes, its servers frozen, emptied and restarted with old content
 	@TAGMILL_RACE_READS=100000 $(RUN) -m pytest tests/server/test_cache_servers.py tests/server/test_shared_bodies.py tests/server/test_redis_bodies.py -k "readers or torn" -s -o faulthandler_timeout=0
 
@@ -133,16 +135,20 @@ docs: $(VENV)/docs ## The documentation as a site of files, in build/site
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet
 	@echo "build/site/index.html"
 
-sbom: $(VENV)/runtime ## What is installed, as CycloneDX, in build/sbom.json
-	@$(RUN) -m pip install --quiet --disable-pip-version-check cyclonedx-bom==$(CYCLONEDX)
-	@mkdir -p build && $(VENV)/bin/cyclonedx-py environment --output-reproducible --of JSON -o build/sbom.json $(RUN)
-	@echo "build/sbom.json"
+sbom: $(VENV)/development ## What server, worker and kernel are made of, as CycloneDX, in build/sbom
+	@$(RUN) deploy/sbom.py build/sbom
 
-audit: $(VENV)/runtime ## Known vulnerabilities of what is installed (asks PyPI and RustSec)
+# What cannot be looked up fails: nothing is taken for audited that nobody has an answer about.
+audit: sbom ## Known vulnerabilities of what server, worker and kernel are made of (asks PyPI, npm and RustSec)
 	@$(RUN) -m pip install --quiet --disable-pip-version-check pip-audit==$(PIP_AUDIT)
-	@$(VENV)/bin/pip-audit --local --skip-editable
-	@if command -v cargo-audit >/dev/null; then cd kernel && cargo audit; \
-	else echo "There is no cargo-audit (cargo install cargo-audit): the kernel's crates were not looked up."; fi
+	@$(RUN) -c "import json; [print(c['name'] + '==' + c['version']) for c in json.load(open('build/sbom/server.cdx.json'))['components']]" > build/sbom/server.txt
+	@failed=0; \
+	$(VENV)/bin/pip-audit --strict --no-deps --disable-pip --progress-spinner off -r build/sbom/server.txt || failed=1; \
+	if command -v cargo-audit >/dev/null; then (cd kernel && cargo audit) || failed=1; \
+	else echo "There is no cargo-audit (cargo install cargo-audit): the kernel's crates were not looked up."; failed=1; fi; \
+	if command -v npm >/dev/null; then (cd $(WEB) && npm audit) || failed=1; \
+	else echo "There is no npm: the workbench's packages were not looked up."; failed=1; fi; \
+	exit $$failed
 
 format: $(VENV)/development ## Format the code
 	@$(RUN) -m ruff format .

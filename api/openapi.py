@@ -212,7 +212,15 @@ class Schema(AutoSchema):
     def _get_request_body(self, direction: Direction = "request") -> Any:
         untyped: Any = super()
         found = untyped._get_request_body(direction)
-        return found and {**found, "required": True}
+        return found and {**found, "required": self._needs_body()}
+
+    def _needs_body(self) -> bool:
+        """Whether there is something that must be sent: no body is one without fields."""
+        untyped: Any = self
+        given = untyped.get_request_serializer()
+        body = given() if inspect.isclass(given) else given
+        needed = [each for each in getattr(body, "fields", {}).values() if each.required]
+        return self.method != "PATCH" and bool(needed or getattr(body, "alternatives", None))
 
     def _get_format_parameters(self) -> list[Any]:
         """`?format=` is refused: `Accept` says it."""

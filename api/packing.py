@@ -23,7 +23,13 @@ MIN_BYTES = 1024
 ZSTD_LEVEL, GZIP_LEVEL = 3, 5
 # So much is unpacked at a time, whatever a few bytes of gzip stand for.
 PIECE = 64 * 1024
-PACKED_TYPES = ("application/json", "application/x-ndjson", "application/xml", "text/")
+PACKED_TYPES = (
+    "application/json",
+    "application/x-ndjson",
+    "application/xml",
+    "text/",
+    "application/vnd.oai.openapi",
+)
 
 
 def unpacked(body: bytes, coding: str | None, limit: BodyLimit) -> bytes:

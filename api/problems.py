@@ -74,6 +74,10 @@ class ConditionNotSupported(TagmillError):
     status, code = 412, "condition_not_supported"
 
 
+class NotAcceptable(TagmillError):
+    status, code = 406, "not_acceptable"
+
+
 class UnsupportedMedia(TagmillError):
     status, code = 415, "unsupported_media_type"
 

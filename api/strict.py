@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 
-from api.problems import ConditionNotSupported, UnknownField, UnsupportedMedia
+from api.problems import ConditionNotSupported, NotAcceptable, UnknownField, UnsupportedMedia
 
 # If-Modified-Since and If-None-Match of a GET may be passed over: answering in full is right.
 READING = ("If-Match", "If-Unmodified-Since")
@@ -39,6 +39,15 @@ def refuse_encoding(coding: str | None, *understood: str) -> None:
     if coding is not None and coding.strip().lower() not in {"", "identity", *understood}:
         named = " or ".join((*understood, "as it is"))
         raise UnsupportedMedia(f"Content-Encoding {coding!r} is not understood: send it {named}")
+
+
+def refuse_accept(accept: str | None, *offered: str) -> None:
+    """`accept`: the Accept header, without weights. Raises NotAcceptable."""
+    taken = {item.partition(";")[0].strip() for item in (accept or "").lower().split(",")} - {""}
+    ranges = {"*/*", *offered, *(f"{each.partition('/')[0]}/*" for each in offered)}
+    if taken and not taken & ranges:
+        names = " or ".join(offered)
+        raise NotAcceptable(f"this address does not offer what Accept asks for: it has {names}")
 
 
 def refuse_type(content_type: str | None, *wanted: str) -> None:

@@ -76,8 +76,9 @@ class ExplanationOut(serializers.Serializer[Any]):
     end_column = serializers.IntegerField()
     type = serializers.CharField()
     verdict = serializers.BooleanField()
+    # Null is among the values: a schema of its own for it would match twice.
     value = serializers.JSONField(
-        allow_null=True, help_text="The value; at most 200 characters of a text."
+        help_text="A number, a text of at most 200 characters, true or false; null for nodes."
     )
     length = serializers.IntegerField(
         allow_null=True, help_text="The length of the whole text; null for anything else."

@@ -29,7 +29,7 @@ from tagmill.fleet import incarnation
 from tagmill.fleet.models import Node
 from tagmill.flows import replacing, together
 from tagmill.flows.ingest import Upload, Verdict
-from tagmill.tags import places
+from tagmill.tags import freshness, places
 
 # Says whether the tags are true when the answer arrives.
 SETTLED = "Tagmill-Settled"
@@ -99,7 +99,18 @@ class ProbeOut(serializers.Serializer[Any]):
     uploaded_at = serializers.DateTimeField()
 
 
+class NodeFreshness(serializers.Serializer[Any]):
+    """How true the node's tags are. Pending: some of them may be other ones soon."""
+
+    definitions = serializers.IntegerField(help_text="That tags have.")
+    pending = serializers.IntegerField(help_text="Those that wait for evaluation where it is.")
+    evaluated_at = serializers.DateTimeField(
+        allow_null=True, help_text="When a worker evaluated one there last."
+    )
+
+
 class NodeDetail(NodeOut):
+    freshness = NodeFreshness()
     tags = serializers.ListField(child=serializers.CharField(), help_text="Sorted.")
     probes = ProbeOut(many=True)
 
@@ -136,6 +147,7 @@ def answer(system_id: str, scope: Scope, headers: dict[str, str], status: int = 
         "updated_at": node.updated_at,
         "tags": places.tags_of([places.key(node.partition_id, node.slot)])[0],
         "probes": list(probes),
+        "freshness": freshness.of_partition(node.partition_id)._asdict(),
     }
     headers = {**headers, "ETag": etags.of_node(incarnation.current(), node.id, node.rev)}
     return Response(body, status, headers=headers)

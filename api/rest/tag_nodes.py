@@ -22,6 +22,7 @@ from api.rest.base import Resource, with_etag
 from api.rest.tags import tag_named
 from api.strict import refuse_unknown
 from tagmill import sql
+from tagmill.fleet import incarnation
 from tagmill.fleet.models import Node, Partition
 from tagmill.tags import members, places, revisions
 from tagmill_wire import bitmap
@@ -118,6 +119,7 @@ class MembersOfTag(Resource):
         by partition, then by slot. One node is one bit: an answer about 100,000 nodes is some 20
         kB. `tags/{name}/nodes?begin=partition.slot` lists those from a place on. 304 while nothing
         has changed."""
+        note_incarnation()
         with sql.snapshot():
             tag = tag_named(name)
             asked = filters.asked(node_filters.FILTERS, request.query_params.dict())
@@ -144,12 +146,18 @@ class Places(Resource):
         Of all nodes that `nodes/` lists with the same filters, in its order by places, as
         `tags/{name}/members` has those of a tag. 304 while nothing has changed."""
         query = request.query_params
+        note_incarnation()
         with sql.snapshot():
             asked = filters.asked(node_filters.FILTERS, query.dict())
             found = node_filters.of_list(asked, query, self.granted)
             named = [*query.getlist("tag"), *query.getlist("not_tag")]
             etag = etags.make("places", self.granted.ids, revisions.of_nodes(named))
             return with_etag(request, etag, lambda: Response(bitmaps(places.live(found))))
+
+
+def note_incarnation() -> None:
+    """Before a snapshot, which writes nothing: after a restore, the first to ask makes one."""
+    incarnation.current()
 
 
 def bitmaps(parts: Iterable[tuple[int, int]]) -> dict[str, Any]:

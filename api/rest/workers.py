@@ -52,6 +52,11 @@ class LeaseOut(serializers.Serializer[Any]):
     deadline = serializers.DateTimeField()
 
 
+class Throughput(serializers.Serializer[Any]):
+    partitions_per_second = serializers.FloatField(help_text="Completed.")
+    documents_per_second = serializers.FloatField(help_text="Evaluated.")
+
+
 class WorkerOut(serializers.Serializer[Any]):
     uuid = serializers.UUIDField()
     name = serializers.CharField()
@@ -68,6 +73,10 @@ class WorkerOut(serializers.Serializer[Any]):
     registered_at = serializers.DateTimeField()
     last_heartbeat = serializers.DateTimeField()
     alive = serializers.BooleanField(help_text="It was heard of within TAGMILL_LEASE_SECONDS.")
+    throughput = Throughput(
+        allow_null=True,
+        help_text="Of its last minute, as of its last heartbeat; null: it did not say.",
+    )
     leases = LeaseOut(many=True)
 
 
@@ -117,6 +126,7 @@ def _body(worker: Worker) -> dict[str, Any]:
         "token": worker.token.name,
         "clusters": None if named is None else [cluster.name for cluster in named],
         "alive": silence.total_seconds() < load().lease_seconds,
+        "throughput": _throughput(worker),
         "leases": [
             {
                 "partition": lease.partition_id,
@@ -124,6 +134,16 @@ def _body(worker: Worker) -> dict[str, Any]:
             }
             for lease in worker.leases.all()
         ],
+    }
+
+
+def _throughput(worker: Worker) -> dict[str, float] | None:
+    if not worker.done_seconds:
+        return None
+    counts = {"partitions": worker.done_partitions, "documents": worker.done_documents}
+    return {
+        f"{name}_per_second": round(count / worker.done_seconds, 1)
+        for name, count in counts.items()
     }
 
 
@@ -213,7 +233,10 @@ class Heartbeat(WorkerCall):
         See docs/protocol.md, `heartbeat`."""
         asked = self.message(messages.Heartbeat)
         check_leases(asked.leases)
-        lost = leases.heartbeat(self.worker(asked.worker), asked.leases)
+        done = None if asked.done is UNSET else asked.done
+        if done is not None and min(done.partitions, done.documents) < 0:
+            raise Invalid("nothing is done less than no times", field="done")
+        lost = leases.heartbeat(self.worker(asked.worker), asked.leases, done)
         answer = messages.HeartbeatAnswer(lost=[str(uuid) for uuid in lost])
         if asked.epoch is not UNSET and (now := membership.epoch()) != asked.epoch:
             answer = replace(answer, epoch=now)

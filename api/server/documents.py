@@ -36,7 +36,8 @@ from api.server.threads import Threads
 from api.strict import refuse_type
 from tagmill.audit.acting import Actor, acting
 from tagmill.config import MIB
-from tagmill.errors import NotFound, TagmillError
+from tagmill.errors import Invalid, NotFound, TagmillError
+from tagmill.fleet.documents import PROBE
 from tagmill.flows.ingest import Upload, Verdict
 from tagmill.flows.together import store_all
 
@@ -52,8 +53,11 @@ BOUNDS = Bounds(
     waiting_bytes=64 * MIB,
     seconds=20.0,
     patience=0.05,
+    linger=0.010,
 )
 PARAMETERS = frozenset({"probe", "cluster"})
+# Characters of a cluster's name.
+MAX_CLUSTER = 256
 STORED = {
     "type": "object",
     "required": ["outcome", "rev", "settled"],
@@ -70,6 +74,7 @@ STORED = {
 HEADERS = {
     SETTLED: "Whether the node's tags are true; missing where nothing was stored.",
     "X-Request-Id": "The id of this request.",
+    "ETag": "Names the document, for `If-Match` and `If-None-Match`.",
 }
 OPERATION = Operation(
     name="nodes_document_update",
@@ -81,12 +86,16 @@ OPERATION = Operation(
     errors=("invalid", "invalid_document", "csrf_failed", "busy"),
     description="The XML that one probe printed, stored as it is but for its XML declaration.",
     parameters=(
-        Parameter("probe", "lshw, lldp, ...", {"type": "string", "default": LSHW}),
+        Parameter(
+            "probe",
+            "lshw, lldp, ...",
+            {"type": "string", "default": LSHW, "pattern": f"^{PROBE.pattern}$"},
+        ),
         Parameter(
             "cluster",
             "Its name or uuid, as in a line of `nodes/import`: a node that does not exist is made "
             "there, and one that is elsewhere moves there.",
-            {"type": "string", "maxLength": 256},
+            {"type": "string", "maxLength": MAX_CLUSTER},
         ),
         *CONDITIONS,
     ),
@@ -143,10 +152,11 @@ class DocumentResource(Native):
 
     async def answer(self, request: Request) -> None:
         asked = self._asked(request)
-        request.setHeader("X-Request-Id", asked.request_id)
         verdict = await self._uploads.call(asked, len(asked.body))
         for name, value in settled(verdict.settled).items():
             request.setHeader(name, value)
+        if asked.probe in verdict.digests:
+            request.setHeader("ETag", etags.of_document(verdict.digests[asked.probe]))
         found = {"outcome": verdict.outcome, "rev": verdict.rev, "settled": verdict.settled}
         respond(request, dumps(found), status=201 if verdict.outcome == "created" else 200)
 
@@ -197,6 +207,8 @@ def _upload(asked: Put, by: users.Admitted | TagmillError) -> Upload:
     asked.refuse()
     if "/" in asked.system_id:
         raise NotFound(NO_SUCH_PAGE)
+    if len(asked.cluster or "") > MAX_CLUSTER:
+        raise Invalid(f"cluster has at most {MAX_CLUSTER} characters", field="cluster")
     # Without a body, what is wrong is that the document is empty.
     if asked.body:
         refuse_type(asked.content_type, *XML)

@@ -22,6 +22,7 @@ from api.server import users
 from api.server.http import Request
 from api.server.native import Native
 from api.server.operations import BROWSERS, Answer, Content, Operation
+from api.server.stream import EVENT_STREAM, announced
 from api.server.threads import Threads
 from api.server.watch import Found, Pace, Watch
 from tagmill.errors import NotFound
@@ -61,9 +62,8 @@ class Kind:
             "at once and after each change, then one `end` of the same form, and the stream "
             f"closes. It closes without an `end` after {MAX_STREAM_SECONDS:.0f} seconds: ask again."
             " A comment comes now and then, to keep proxies from closing it.",
-            answers={
-                200: Answer("The events.", Content("text/event-stream", {"type": "string"}, found))
-            },
+            errors=("not_acceptable",),
+            answers={200: Answer("The events.", Content(EVENT_STREAM, {"type": "string"}, found))},
         )
 
 
@@ -76,9 +76,6 @@ class Stream:
         self._is_paused = False
         self._last = b""
         self.closed: Deferred[None] = Deferred()
-        request.setHeader("Content-Type", "text/event-stream")
-        request.setHeader("Cache-Control", "no-store")
-        request.setHeader("X-Accel-Buffering", "no")
         request.registerProducer(self, True)
 
     def progress(self, data: bytes) -> None:
@@ -109,6 +106,8 @@ class Stream:
 
 
 class EventsResource(Native):
+    offers = (EVENT_STREAM,)
+
     def __init__(self, kind: Kind, watch: Watch, threads: Threads, uuid: bytes) -> None:
         super().__init__()
         self._kind = kind
@@ -121,6 +120,8 @@ class EventsResource(Native):
         uuid, is_over, data = await self._threads.call(
             admit, self._kind, header, session, self._uuid
         )
+        if announced(request):
+            return
         stream = Stream(request)
         try:
             if is_over:

@@ -20,7 +20,7 @@ from api.server.http import Request
 from api.server.lease import wait
 from api.server.native import Native, respond_packed
 from api.server.operations import APPLIED, BROWSERS, PREFER, Answer, Content, Operation, Parameter
-from api.server.stream import EVENT_STREAM, Stream
+from api.server.stream import EVENT_STREAM, Stream, announced
 from api.server.threads import Threads
 from tagmill.errors import Invalid
 from tagmill.flows import feed
@@ -67,7 +67,7 @@ OPERATION = Operation(
             APPLIED,
         )
     },
-    errors=("invalid", "cursor_gone"),
+    errors=("invalid", "cursor_gone", "not_acceptable"),
 )
 
 
@@ -132,6 +132,7 @@ class Together:
 
 class ChangesResource(Native):
     parameters = frozenset({"since", "limit"})
+    offers = (NDJSON, EVENT_STREAM)
 
     def __init__(
         self, reactor: Any, threads: Threads, shared: Together, waiting: Waiting, most_seconds: int
@@ -181,6 +182,8 @@ class ChangesResource(Native):
         return True
 
     async def _stream(self, request: Request, cursor: feed.Cursor, most: int) -> None:
+        if announced(request):
+            return
         stream = Stream(self._reactor, request, MAX_STREAM_SECONDS)
         while not (stream.is_over or self._waiting.is_draining):
             page = await self.read(cursor, most)

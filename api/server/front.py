@@ -12,7 +12,7 @@ from api.cache import Asked, Bodies
 from api.problems import Forbidden, Unauthorized
 from api.server import versioned
 from api.server.http import Request, route_of
-from api.server.listings import SECURITY, Listing, NotKept, Wanted, build, look, wanted
+from api.server.listings import Listing, NotKept, Wanted, build, look, wanted
 from api.server.native import Native, respond
 from api.server.threads import Threads
 from tagmill.errors import NotFound
@@ -49,7 +49,6 @@ class ListingResource(Native):
         except (Unauthorized, Forbidden, NotFound, DisallowedHost):
             self._django.render(request)
             return
-        self._add_headers(request)
         is_exact = self._listing.is_exact
         if is_exact and self._is_current(request, versioned.etag_of(looked.name)):
             return
@@ -72,11 +71,6 @@ class ListingResource(Native):
 
     def _is_current(self, request: Request, etag: str) -> bool:
         return versioned.is_current(request, etag, versioned.REVALIDATED, VARY)
-
-    def _add_headers(self, request: Request) -> None:
-        for name, value in SECURITY.items():
-            request.setHeader(name, value)
-        request.setHeader("X-Request-Id", request.request_id)
 
 
 def max_age(header: str) -> float:

@@ -24,7 +24,8 @@ TOO_LATE = "the requests before this one took too long: try again shortly"
 class Bounds:
     """`group` and `group_bytes`: of what goes together; `waiting` and `waiting_bytes`: of what has
     not begun. `seconds`: the longest that a request waits to begin. `patience`: a thread that has
-    been at work for so many seconds keeps the next one from beginning no longer."""
+    been at work for so many seconds keeps the next one from beginning no longer. `linger`: the most
+    seconds after the end of a group in which the next one waits until it is as large."""
 
     group: int
     group_bytes: int
@@ -32,6 +33,7 @@ class Bounds:
     waiting_bytes: int
     seconds: float
     patience: float
+    linger: float = 0.0
 
 
 class _Waiting(Generic[Item, Result]):
@@ -48,6 +50,10 @@ class Grouping(Generic[Item, Result]):
     """Calls `work` in threads with the items that wait, as many as the bounds allow. An item that
     finds nothing at work goes alone, at once; those that arrive meanwhile go together. That is one
     thread's work, while it is quick: where it waits (for a lock, for a slow disk), others go on.
+
+    Clients that were answered together come again one after the other. Most of what a group costs
+    does not depend on its size, so the first of them waits for the others: for as long as their
+    last group took, and no longer than `linger`.
 
     `work` has for each item, in their order, its result or the error that it raises; where `work`
     itself raises, every item does. A client that leaves takes its item back until it begins. Lives
@@ -69,6 +75,10 @@ class Grouping(Generic[Item, Result]):
         self._idle = threads.most
         self._last_began = 0.0
         self._looking_again: Any = None
+        self._expected = 0
+        """As many came and waited when the last group ended, and until `_lingers_until` those are
+        waited for."""
+        self._lingers_until = 0.0
 
     @property
     def waiting(self) -> int:
@@ -94,27 +104,35 @@ class Grouping(Generic[Item, Result]):
         return answer
 
     def _begin(self) -> None:
-        while self._idle and self._waiting and not self._is_patient():
+        while self._idle and self._waiting:
+            began = self._reactor.seconds()
+            if (left := self._delay(began)) > 0:
+                self._look_again_in(left)
+                return
             group = self._next()
-            self._last_began = self._reactor.seconds()
+            self._last_began = began
             self._idle -= 1
             running = self._threads.call(self._work, [waiting.item for waiting in group])
             running.addCallback(self._answered, group)
             running.addErrback(self._failed, group)
-            running.addBoth(self._done)
+            running.addBoth(self._done, len(group), began)
 
-    def _is_patient(self) -> bool:
-        """Whether somebody has begun a moment ago: then this is looked at again."""
-        left = self._last_began + self._bounds.patience - self._reactor.seconds()
-        if self._idle == self._threads.most or left <= 0:
-            return False
-        if self._looking_again is None:
-            self._looking_again = self._reactor.callLater(left, self._look_again)
-        return True
+    def _delay(self, now: float) -> float:
+        """For how long the next group does not begin yet: another has begun a moment ago, or has
+        ended, and its clients are on their way."""
+        if self._idle < self._threads.most:
+            return self._last_began + self._bounds.patience - now
+        if len(self._waiting) >= self._expected or self._bytes >= self._bounds.group_bytes:
+            return 0.0
+        return self._lingers_until - now
 
-    def _look_again(self) -> None:
-        self._looking_again = None
-        self._begin()
+    def _look_again_in(self, seconds: float) -> None:
+        at, call = self._reactor.seconds() + seconds, self._looking_again
+        if call is not None and call.active():
+            if call.getTime() <= at:
+                return
+            call.cancel()
+        self._looking_again = self._reactor.callLater(seconds, self._begin)
 
     def _next(self) -> list[_Waiting[Item, Result]]:
         group: list[_Waiting[Item, Result]] = []
@@ -164,6 +182,10 @@ class Grouping(Generic[Item, Result]):
             if not waiting.answer.called:
                 waiting.answer.errback(failure.value)
 
-    def _done(self, _: object) -> None:
+    def _done(self, _: object, size: int, began: float) -> None:
+        now, waiting = self._reactor.seconds(), len(self._waiting)
         self._idle += 1
+        # As many as there were are enough.
+        self._expected = min(self._bounds.group, size + waiting) if waiting < size else waiting
+        self._lingers_until = now + min(self._bounds.linger, now - began)
         self._begin()

@@ -73,6 +73,13 @@ ALLOWED = (
     "Authorization, Content-Type, Content-Encoding, Idempotency-Key, If-Match, If-None-Match, "
     "Last-Event-ID, Prefer, X-Request-Id"
 )
+# As Django's SecurityMiddleware and XFrameOptionsMiddleware have it.
+SECURITY = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "X-Frame-Options": "DENY",
+}
 EXPOSED = (
     "ETag, Link, Location, Preference-Applied, RateLimit, RateLimit-Policy, Retry-After, "
     "Tagmill-Settled, X-Request-Id"
@@ -223,7 +230,6 @@ class Request(server.Request):
         self.setHeader("Access-Control-Allow-Methods", METHODS)
         self.setHeader("Access-Control-Allow-Headers", ALLOWED)
         self.setHeader("Access-Control-Max-Age", "600")
-        self.setHeader("X-Request-Id", self.request_id)
         self.setResponseCode(204)
         self.finish()
         return True
@@ -257,7 +263,6 @@ class Request(server.Request):
         for name, value in problems.headers(error).items():
             self.setHeader(name, value)
         self.setHeader("Content-Length", str(len(body)))
-        self.setHeader("X-Request-Id", self.request_id)
         if self.body_ended:
             self.write(body)
             self.finish()
@@ -270,6 +275,17 @@ class Request(server.Request):
         self.write(body)
         reactor: Any = self.site.reactor
         self._lingering = reactor.callLater(LINGER_SECONDS, self.channel.loseConnection)
+
+    def write(self, data: bytes) -> None:
+        if not self.startedWriting:
+            self._add_headers()
+        super().write(data)
+
+    def _add_headers(self) -> None:
+        """What every answer has, whoever answers: Django has set them already, each once."""
+        for name, value in (*SECURITY.items(), ("X-Request-Id", self.request_id)):
+            if not self.responseHeaders.hasHeader(name):
+                self.setHeader(name, value)
 
     def finish(self) -> None:
         self._leave()

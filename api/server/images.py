@@ -71,6 +71,13 @@ GET = Operation(
         206: Answer("A part.", _BYTES, {**FOUND, "Content-Range": "Which, and of how much."}),
         304: Answer("The client has it.", headers=FOUND),
     },
+    errors=(
+        "invalid",
+        "images_off",
+        "image_missing",
+        "range_not_satisfiable",
+        "images_unavailable",
+    ),
 )
 PUT = Operation(
     name="partitions_images_update",
@@ -95,6 +102,7 @@ PUT = Operation(
             ),
         )
     },
+    errors=("invalid", "images_off", "image_store_full", "images_unavailable"),
 )
 
 

@@ -170,7 +170,8 @@ class Import:
             self._failed(Failure(error))
             return
         self._is_admitted = True
-        self._request.channel.transport.bufferSize = READ_BYTES
+        if self._request.channel is not None:
+            self._request.channel.transport.bufferSize = READ_BYTES
         if self._expects and not self._request.body_ended:
             self._request.channel._send100Continue()
         self._resume()
@@ -254,8 +255,8 @@ def spool(found: Iterable[bytes], file: IO[bytes]) -> None:
 
 class ImportResource(Native):
     """Sends the verdicts once the body has ended; `Import` did the rest before. A node may have the
-    name `import`, too, or those of the others: everything but POST is about that one, and Django's
-    to answer."""
+    name `import`, too, or those of the others: GET, PUT, PATCH and DELETE are about that one, and
+    Django's to answer."""
 
     methods = ("POST",)
     # `Import` looks at them, after the token.
@@ -266,7 +267,7 @@ class ImportResource(Native):
         self._fallback = fallback
 
     def render(self, request: Request) -> Any:
-        if request.method == b"POST":
+        if request.method in (b"POST", b"OPTIONS"):
             return super().render(request)
         request.route = route_of(request.path)
         return self._fallback.render(request)

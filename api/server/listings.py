@@ -13,7 +13,6 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import zstandard
-from django.conf import settings
 from django.core.handlers.wsgi import WSGIRequest
 from django.urls import resolve
 
@@ -34,13 +33,6 @@ JSON = "application/json"
 PAGES = frozenset({"limit", "after", "begin", "count", "order"})
 FILTERS = frozenset({"cluster", "kind", "hostname", "hostname_prefix", "q", "text"})
 CHOSEN = PAGES | FILTERS
-# As Django's SecurityMiddleware and XFrameOptionsMiddleware have it.
-SECURITY = {
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "X-Frame-Options": settings.X_FRAME_OPTIONS,
-}
 # What the cache says itself, or what belongs to one answer.
 OWN = {"etag", "cache-control", "vary", "content-length", "x-request-id"}
 # What the views see of a request's headers.

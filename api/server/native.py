@@ -14,7 +14,13 @@ from twisted.web.server import NOT_DONE_YET
 
 from api import packing, problems, strict
 from api.server.http import Request
-from api.strict import refuse_conditions, refuse_encoding, refuse_type, refuse_unknown
+from api.strict import (
+    refuse_accept,
+    refuse_conditions,
+    refuse_encoding,
+    refuse_type,
+    refuse_unknown,
+)
 from tagmill.errors import TagmillError
 from tagmill_wire import tracing
 
@@ -23,22 +29,23 @@ class Native(Resource, abc.ABC):
     """`answer` runs on the reactor thread and must not block; a client that leaves cancels it.
 
     `parameters`: the query parameters known; None where the endpoint checks them itself, or takes
-    whatever a probe sends."""
+    whatever a probe sends. `offers`: the media types that `Accept` may choose from, where it is
+    looked at."""
 
     isLeaf = True
     methods: ClassVar[tuple[str, ...]] = ("GET", "HEAD")
     parameters: ClassVar[frozenset[str] | None] = frozenset()
+    offers: ClassVar[tuple[str, ...]] = ()
 
     def render(self, request: Request) -> Any:
         method = request.method.decode("ascii", "replace")
-        request.setHeader("X-Request-Id", request.request_id)
         if method == "OPTIONS":
             request.setHeader("Allow", ", ".join((*self.methods, "OPTIONS")))
             request.setResponseCode(204)
             request.finish()
             return NOT_DONE_YET
         if method not in self.methods:
-            request.fail(problems.MethodNotAllowed(*self.methods))
+            request.fail(problems.MethodNotAllowed(*self.methods, "OPTIONS"))
             return NOT_DONE_YET
         try:
             self.refuse(request)
@@ -54,6 +61,8 @@ class Native(Resource, abc.ABC):
     def refuse(self, request: Request) -> None:
         """Raises what is wrong with the request, whoever it is from."""
         refuse_strange(request, self.parameters)
+        if self.offers:
+            refuse_accept(request.joined("accept"), *self.offers)
 
     @abc.abstractmethod
     async def answer(self, request: Request) -> None:

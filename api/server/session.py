@@ -15,7 +15,7 @@ from api.server.feed import Together, Waiting
 from api.server.http import Request
 from api.server.native import Native
 from api.server.operations import BROWSERS, Answer, Content, Operation, Parameter
-from api.server.stream import EVENT_STREAM, Stream
+from api.server.stream import EVENT_STREAM, Stream, announced
 from api.server.threads import Threads
 from tagmill.config import load
 from tagmill.flows import feed as changes
@@ -48,7 +48,7 @@ OPERATION = Operation(
     " back by `Last-Event-ID` misses nothing. It closes after 900 seconds: ask again.",
     parameters=(Parameter("Last-Event-ID", "Where to go on; without it: now.", place="header"),),
     answers={200: Answer("The events.", Content(EVENT_STREAM, {"type": "string"}, EXAMPLE))},
-    errors=("invalid", "cursor_gone"),
+    errors=("invalid", "cursor_gone", "not_acceptable"),
 )
 
 # What is under way, by kind and name, as JSON.
@@ -56,6 +56,8 @@ Live = dict[tuple[str, str], bytes]
 
 
 class SessionResource(Native):
+    offers = (EVENT_STREAM,)
+
     def __init__(self, reactor: Any, threads: Threads, shared: Together, waiting: Waiting) -> None:
         super().__init__()
         self._reactor = reactor
@@ -67,6 +69,8 @@ class SessionResource(Native):
         header, session = users.shown_by(request)
         since = request.getHeader("last-event-id") or ""
         user, is_operator, cursor = await self._threads.call(admit, header, session, since)
+        if announced(request):
+            return
         stream = Stream(self._reactor, request, feed.MAX_STREAM_SECONDS)
         stream.note(cursor.encode())
         before: Live = {}

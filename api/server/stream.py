@@ -17,6 +17,18 @@ EVENT_STREAM = "text/event-stream"
 HEARTBEAT_SECONDS = 15.0
 
 
+def announced(request: Request) -> bool:
+    """Set the headers of a stream of events. Whether HEAD asked for them alone, which is answered
+    then."""
+    request.setHeader("Content-Type", EVENT_STREAM)
+    request.setHeader("Cache-Control", "no-store")
+    request.setHeader("X-Accel-Buffering", "no")
+    if request.method != b"HEAD":
+        return False
+    request.finish()
+    return True
+
+
 @implementer(IPushProducer)
 class Paced:
     """Written piece by piece, each when there is room for it."""
@@ -69,9 +81,6 @@ class Stream(Paced):
         self._ends = reactor.seconds() + seconds
         self._beating = LoopingCall(self._beat)
         self._beating.clock = reactor
-        request.setHeader("Content-Type", EVENT_STREAM)
-        request.setHeader("Cache-Control", "no-store")
-        request.setHeader("X-Accel-Buffering", "no")
         super().__init__(request)
         # The client is told that it is there, before anything happens.
         request.write(b": hello\n\n")

@@ -56,6 +56,7 @@ QUIET = """() => new Promise((done) => {
 _AGE = (
     "UPDATE match_change SET at = at - make_interval(mins => %s)",
     "UPDATE audit_event SET at = at - make_interval(mins => %s)",
+    "UPDATE tag SET created_at = created_at - make_interval(mins => %s)",
     "UPDATE tag SET updated_at = updated_at - make_interval(mins => %s)",
 )
 _UNLEARNT = """

@@ -14,12 +14,11 @@ from rich.table import Table
 
 from loadtest.bench import Bench, BenchError, Session, check_sizes, machine, names_of
 from loadtest.chaos import checks
-from loadtest.chaos.checks import PROBE_NODE, PROBE_TAG, Usage
+from loadtest.chaos.checks import Usage
 from loadtest.chaos.faults import FAULTS, GENTLE, Fault
 from loadtest.chaos.ledger import Ledger, stored_documents
 from loadtest.chaos.site import Site, made, until_ready
-from loadtest.chaos.traffic import EDITED, Traffic
-from loadtest.rig.definitions import definitions
+from loadtest.chaos.traffic import Traffic, define
 from loadtest.rig.postgres import PostgresError
 
 MAX_SECONDS = 60.0
@@ -109,17 +108,7 @@ class _Run:
         for system_id, xml in stored_documents().items():
             self._ledger.stored(system_id, xml)
         self._traffic = Traffic(site.url, site.token, self._ledger)
-        self._define()
-
-    def _define(self) -> None:
-        client = self._traffic.client()
-        static = definitions(self._options["tags"])
-        edited = dict.fromkeys([*EDITED, PROBE_TAG], "//node[@id='bench-marker']")
-        for name, text in (static | edited).items():
-            client.api.post("tags/", {"name": name, "definition": text})
-            self._ledger.defined(name, text)
-        client.create(PROBE_NODE, '<node id="p"/>')
-        client.api.close()
+        define(self._traffic, options["tags"])
 
     def all(self) -> dict[str, Any]:
         began = time.monotonic()

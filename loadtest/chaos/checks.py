@@ -14,14 +14,13 @@ from django.db import connection
 
 from loadtest.bench import BenchError
 from loadtest.chaos.ledger import Ledger
-from loadtest.chaos.site import Site
-from loadtest.chaos.traffic import Traffic
+from loadtest.chaos.site import Probed, Site
+from loadtest.chaos.traffic import PROBE_NODE, PROBE_TAG, Traffic
 from loadtest.references.answers import ask_lxml, mismatches
 from loadtest.rig.changes import MARKER
 from loadtest.rig.http import Api, ApiProblem
+from tagmill import sql
 
-PROBE_NODE = "chaos-probe"
-PROBE_TAG = "chaos-probe"
 # One attempt of the probe; it is tried again until it goes through.
 ATTEMPT_SECONDS = 2.0
 PATIENCE_SECONDS = 90.0
@@ -49,7 +48,7 @@ class Usage(NamedTuple):
     files: int
 
 
-def recovery_seconds(site: Site, traffic: Traffic) -> float:
+def recovery_seconds(site: Probed, traffic: Traffic) -> float:
     """How long from now until an upload is stored, a new definition is evaluated everywhere and
     published, and readers see what both say. Raises BenchError."""
     began = time.monotonic()
@@ -73,7 +72,7 @@ def recovery_seconds(site: Site, traffic: Traffic) -> float:
     return time.monotonic() - began
 
 
-def _tried(site: Site, attempt: Callable[[Api], bool]) -> bool:
+def _tried(site: Probed, attempt: Callable[[Api], bool]) -> bool:
     api = Api(site.url, site.token, ATTEMPT_SECONDS)
     try:
         return bool(attempt(api))
@@ -91,7 +90,7 @@ def _shows(api: Api, text: str, *, is_there: bool) -> bool:
     return (PROBE_TAG in found) == is_there
 
 
-def until_settled(site: Site) -> None:
+def until_settled(site: Probed) -> None:
     """Until everything is evaluated and nobody works. Raises BenchError."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while left := _left():
@@ -113,8 +112,10 @@ def _left() -> int:
 
 
 def wrong_answers(ledger: Ledger) -> int:
-    """(tag, node) pairs on which what is published and lxml differ."""
-    return mismatches(ask_lxml(ledger.definitions))
+    """(tag, node) pairs on which what is published and lxml differ, as of one moment: compaction
+    gives nodes other ids meanwhile."""
+    with sql.snapshot():
+        return mismatches(ask_lxml(ledger.definitions))
 
 
 def usage(site: Site) -> dict[str, Usage]:

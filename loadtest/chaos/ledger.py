@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from django.db import connection
 
 from loadtest.references import documents
+from tagmill import sql
 
 _NODES = "SELECT id, system_id FROM node WHERE deleted_at IS NULL"
 _TAGS = """
@@ -43,8 +44,8 @@ class Ledger:
 
     def lost(self) -> list[str]:
         """What the database has otherwise than its clients were answered."""
-        nodes = stored_documents()
-        with connection.cursor() as cursor:
+        with sql.snapshot(), connection.cursor() as cursor:
+            nodes = stored_documents()
             cursor.execute(_TAGS)
             tags = dict(cursor.fetchall())
         return [
@@ -55,13 +56,13 @@ class Ledger:
 
 def stored_documents() -> dict[str, str]:
     """The inventory of each node, by its system_id; "" of one that has none."""
-    with connection.cursor() as cursor:
+    with sql.snapshot(), connection.cursor() as cursor:
         cursor.execute(_NODES)
         names = dict(cursor.fetchall())
-    found = dict.fromkeys(names.values(), "")
-    for node in documents.stream():
-        if node.node_id in names:
-            found[names[node.node_id]] = node.probes.get("lshw", "")
+        found = dict.fromkeys(names.values(), "")
+        for node in documents.stream():
+            if node.node_id in names:
+                found[names[node.node_id]] = node.probes.get("lshw", "")
     return found
 
 

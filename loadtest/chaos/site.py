@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol
 
 import psutil
 import psycopg
@@ -56,6 +57,17 @@ FAKETIME = (
 )
 
 
+class Probed(Protocol):
+    """What is looked at from outside. Whoever waits calls `look`."""
+
+    token: str
+
+    @property
+    def url(self) -> str: ...
+
+    def look(self) -> None: ...
+
+
 class Site:
     """Whoever waits calls `look`, which starts again what has ended, as service managers do."""
 
@@ -76,7 +88,9 @@ class Site:
         with using(self.postgres.url):
             call_command("migrate", verbosity=0)
             loader.load(self._nodes, seed=5)
-            self.token = tokens.issue(User.objects.create_superuser("chaos"), Role.ADMIN, days=0)[1]
+            self.token: str = tokens.issue(
+                User.objects.create_superuser("chaos"), Role.ADMIN, days=0
+            )[1]
             worker_token = workers.issue_token("chaos", "all")[1]
             port = self.postgres.socket / ".s.PGSQL.5432"
             self.database_wire = self.network.wire(port)

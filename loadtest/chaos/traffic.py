@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from loadtest.bench import BenchError
 from loadtest.chaos.ledger import Ledger
 from loadtest.rig.changes import MARKER
-from loadtest.rig.definitions import CLASSES
+from loadtest.rig.definitions import CLASSES, definitions
 from loadtest.rig.http import Api, ApiProblem
 
 # A client gives an answer up after this, and asks again. The site's servers end every statement
@@ -30,6 +30,7 @@ AGAIN_SECONDS = 0.05
 MAX_WRONG = 20
 EXTRA_NODES = 20
 UPLOADERS = 2
+PROBE_NODE = PROBE_TAG = "chaos-probe"
 EDITED = ("edited-1", "edited-2")
 READS = (
     "tags/",
@@ -209,6 +210,17 @@ class Traffic:
             client.get(rng.choice(READS))
 
         return work
+
+
+def define(traffic: Traffic, tags: int) -> None:
+    """Make the tags that nobody edits, those that the editor and the probe have, and its node."""
+    client = traffic.client()
+    edited = dict.fromkeys([*EDITED, PROBE_TAG], "//node[@id='bench-marker']")
+    for name, text in (definitions(tags) | edited).items():
+        client.api.post("tags/", {"name": name, "definition": text})
+        traffic.ledger.defined(name, text)
+    client.create(PROBE_NODE, '<node id="p"/>')
+    client.api.close()
 
 
 def altered(xml: str, rng: random.Random) -> str:

@@ -18,7 +18,6 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 ROOT = Path(__file__).resolve().parents[2]
-MANAGE = ROOT / "manage.py"
 START_SECONDS = 60
 CACHE_BYTES = ("--cache-bytes", "2GiB")
 STOP_SECONDS = 30
@@ -34,7 +33,7 @@ class Stack:
     """Processes against the database of this process's DATABASE_URL.
 
     `log` is the directory for their output: server.log, worker-1.log, ... `environment` is theirs
-    beside this process's, and before it.
+    beside this process's, and before it. `root`: the checkout whose programs they are.
     """
 
     def __init__(
@@ -43,12 +42,14 @@ class Stack:
         worker_token: str,
         log: Path,
         environment: Mapping[str, str] = MappingProxyType({}),
+        root: Path = ROOT,
     ) -> None:
         self.url = f"http://{listen}"
         self.listen = listen
         self.log = log
         self.token = worker_token
         self._environment = environment
+        self._root = root
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._commands: dict[str, tuple[str, ...]] = {}
         log.mkdir(parents=True, exist_ok=True)
@@ -115,12 +116,15 @@ class Stack:
 
     def _spawn(self, name: str, *arguments: str) -> None:
         environment = {**os.environ, **self._environment, "TAGMILL_WORKER_TOKEN": self.token}
+        if self._root != ROOT:
+            # It finds its own packages.
+            environment.pop("PYTHONPATH", None)
         if arguments[0] == "worker":
             environment.pop("DATABASE_URL", None)
         self._commands[name] = arguments
         with (self.log / f"{name}.log").open("ab") as output:
             self._processes[name] = subprocess.Popen(  # noqa: S603 - our own commands
-                [sys.executable, str(MANAGE), *arguments],
+                [sys.executable, str(self._root / "manage.py"), *arguments],
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from django.db import connection, transaction
+from django.db import DEFAULT_DB_ALIAS, connection, connections, transaction
 from django.db.backends.postgresql.base import ServerBindingCursor
 from psycopg import Pipeline
 from psycopg.abc import Buffer
@@ -109,20 +109,66 @@ def is_pipelined() -> bool:
     return bool(database.connection.info.pipeline_status)
 
 
+# The stubs know nothing of this class.
+_ServerBindingCursor: Any = ServerBindingCursor
+
+
+class _Kept(_ServerBindingCursor):  # type: ignore[misc]
+    """A cursor of one query, for all the times that it runs on a connection. A new cursor for each
+    takes as long as everything else that the client does for a small statement: it finds out anew
+    how each parameter is sent, and each column is read."""
+
+    def __init__(self, link: Any) -> None:
+        super().__init__(link)
+        self.format = Format.BINARY
+
+    def forget(self) -> None:
+        """Release the rows, which may be megabytes."""
+        self._reset(reset_query=False)
+
+
+class _Cursors:
+    """The kept cursors of a connection to the database, by their queries: as many as these are."""
+
+    def __init__(self, link: Any) -> None:
+        self.link = link
+        self.of: dict[str, Any] = {}
+
+
 @contextlib.contextmanager
 def _bound(module_file: str, name: str, parameters: dict[str, Any]) -> Iterator[Any]:
     """A cursor that has run the query."""
     # The stubs know neither what wraps a cursor nor that this one takes a connection.
-    database, cursor_of = cast(Any, connection), cast(Any, ServerBindingCursor)
+    database = cast(Any, connections[DEFAULT_DB_ALIAS])
     # As Django's own cursor: it may be the first statement on a connection that broke meanwhile.
     database.close_if_health_check_failed()
     database.ensure_connection()
+    text = query(module_file, name)
     with database.wrap_database_errors:
-        server_side = cursor_of(database.connection)
-        server_side.format = Format.BINARY
-    with database._prepare_cursor(server_side) as cursor:
-        cursor.execute(query(module_file, name), parameters)
+        cursor = _cursor(database, text)
+    try:
+        cursor.execute(text, parameters)
         yield cursor
+    finally:
+        cursor.cursor.forget()
+
+
+def _cursor(database: Any, text: str) -> Any:
+    """The cursor of this query on the connection that there is now, as Django wraps cursors. In a
+    pipeline a new one, since other results of the query may be under way; and where statements are
+    logged, which another wrapper does."""
+    link = database.connection
+    if database.queries_logged or link.pgconn.pipeline_status:
+        return database._prepare_cursor(_Kept(link))
+    cursors = database.__dict__.get(_CURSORS)
+    if cursors is None or cursors.link is not link:
+        cursors = database.__dict__[_CURSORS] = _Cursors(link)
+    if text not in cursors.of:
+        cursors.of[text] = database._prepare_cursor(_Kept(link))
+    return cursors.of[text]
+
+
+_CURSORS = "tagmill_cursors"
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from typing import Annotated, TypeAlias, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-VERSION = 5
+VERSION = 6
 """What a later version added, a worker of an earlier one never asks for and is never sent."""
 OLDEST = 1
 """The oldest version that a server answers. A worker of an earlier one is told to upgrade."""
@@ -25,6 +25,8 @@ SHARES_SINCE = 4
 """The version that added shares: which partitions a worker should hold. Their fields likewise."""
 CHANGES_SINCE = 5
 """The version that added the changed nodes that a lease brings along. Their fields likewise."""
+DONE_SINCE = 6
+"""The version that added what a worker has done of late to its heartbeats."""
 TOKEN_SCHEME = "Worker"  # noqa: S105 - the name of the Authorization scheme
 
 # What every number in a message is kept in.
@@ -83,11 +85,21 @@ class Registered(Message, frozen=True, omit_defaults=True):
     """The VERSION that both speak."""
 
 
+class Done(Message, frozen=True):
+    """What a worker has done in the `seconds` before."""
+
+    seconds: Seconds
+    partitions: Bigint
+    documents: Bigint
+
+
 class Heartbeat(Message, frozen=True):
     worker: str
     leases: list[str]
     epoch: Bigint | UnsetType = UNSET
     """The epoch of the share that the worker knows; an answer names another one."""
+    done: Done | UnsetType = UNSET
+    """What it did in the last minute, for people who look at the fleet."""
 
 
 class HeartbeatAnswer(Message, frozen=True):

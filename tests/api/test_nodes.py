@@ -28,11 +28,31 @@ def test_a_node_is_made_read_changed_and_deleted(operator: APIClient, cluster: C
     node = made.json()
     assert (node["hostname"], node["kind"], node["cluster"]) == ("rack1", "machine", "north")
     assert [probe["probe"] for probe in node["probes"]] == ["lshw"]
+    assert node["freshness"] == {"definitions": 0, "pending": 0, "evaluated_at": None}
     changed = operator.patch(f"{NODES}a", {"hostname": "rack2"}, format="json").json()
     assert changed["hostname"] == "rack2"
     assert changed["rev"] > node["rev"]
     assert operator.delete(f"{NODES}a").status_code == 204
     problem(operator.get(f"{NODES}a"), 404, "not_found")
+
+
+def test_a_node_says_how_true_its_tags_are(
+    operator: APIClient, put: Callable[..., None], evaluate: Callable[[], int]
+) -> None:
+    def freshness() -> dict[str, Any]:
+        found: dict[str, Any] = operator.get(f"{NODES}a").json()["freshness"]
+        return found
+
+    put("a")
+    for name, definition in (("all", "//node"), ("same", "//node"), ("hand", None)):
+        body = {"name": name, "definition": definition}
+        assert operator.post("/api/v1/tags/", body, format="json").status_code == 201
+    assert freshness() == {"definitions": 1, "pending": 1, "evaluated_at": None}
+    evaluate()
+    assert freshness()["evaluated_at"]
+    assert freshness()["pending"] == 0
+    operator.patch("/api/v1/tags/same", {"definition": "//node[1]"}, format="json")
+    assert (freshness()["definitions"], freshness()["pending"]) == (2, 1)
 
 
 def test_a_node_that_exists_is_not_made_again(

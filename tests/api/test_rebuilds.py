@@ -112,6 +112,13 @@ def test_people_see_workers_with_their_leases(
     assert (row["uuid"], row["name"], row["token"]) == (me, "w", "rack")
     assert row["last_heartbeat"]
     assert len(row["leases"]) == 1
+    assert row["throughput"] is None
+    for done in ({"seconds": 60, "partitions": 3, "documents": 750}, None):
+        said = {"worker": me, "leases": [], **({"done": done} if done else {})}
+        assert post(worker, "workers/heartbeat", said).status_code == 200
+        # A heartbeat that says nothing of it leaves it as it is.
+        (row,) = operator.get("/api/v1/workers/").json()["results"]
+        assert row["throughput"] == {"partitions_per_second": 0.1, "documents_per_second": 12.5}
 
 
 def test_people_see_what_is_stale_in_each_partition(

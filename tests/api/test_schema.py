@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from drf_spectacular.generators import SchemaGenerator
+from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 from rest_framework.test import APIClient
 
@@ -59,6 +60,37 @@ def test_it_describes_every_address_and_method_that_is_served_and_no_other(schem
 def test_it_is_clean(schema: Any) -> None:
     plain = json.loads(json.dumps(schema, default=str))
     assert [str(error) for error in OpenAPIV31SpecValidator(plain).iter_errors()] == []
+
+
+def schemas_in(found: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(found, dict):
+        yield found
+        found = list(found.values())
+    for each in found if isinstance(found, list) else ():
+        yield from schemas_in(each)
+
+
+def test_null_is_one_of_what_it_may_be_and_no_two(schema: Any) -> None:
+    """An answer of null would break the description that allows it twice."""
+    plain = json.loads(json.dumps(schema, default=str))
+    alternatives = [
+        each["oneOf"] for each in schemas_in(plain) if {"type": "null"} in each.get("oneOf", ())
+    ]
+    assert alternatives
+    for found in alternatives:
+        others = [{**plain, **each} for each in found if each != {"type": "null"}]
+        assert not any(Draft202012Validator(each).is_valid(None) for each in others), found
+
+
+def test_a_body_must_be_sent_where_a_field_of_it_must(schema: Any) -> None:
+    needed = {
+        operation["operationId"]: operation["requestBody"]["required"]
+        for _, _, operation in operations(schema)
+        if "application/json" in operation.get("requestBody", {}).get("content", ())
+    }
+    assert needed["tags_create"] and needed["rebuilds_create"] and needed["worker_tokens_create"]
+    assert not needed["tags_partial_update"] and not needed["cache_flush"]
+    assert not needed["nodes_replace"]
 
 
 def test_every_operation_is_written_for_readers(schema: Any) -> None:

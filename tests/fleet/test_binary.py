@@ -7,13 +7,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import DataError, connection
+from django.db import DataError, connection, connections
+from django.test.utils import CaptureQueriesContext
 from psycopg import pq
 from psycopg.types.array import ListDumper
 
 from tagmill import sql
-from tagmill.fleet import clusters
-from tagmill.fleet.models import Cluster
+from tagmill.fleet import batches, clusters
+from tagmill.fleet.models import Cluster, DocumentDictionary
 from tagmill.tags import tags
 from tests.support.fleet import HAS_GPU, put
 from tests.support.sql import execute
@@ -30,6 +31,7 @@ BEGIN
 END $$;
 """
 TIMESTAMPTZ = 1184
+RATIO = {"data": b"d", "ratio": 2.0, "ratio_now": 2.0}
 TABLES = ("document", "match", "match_change")
 # The longest of these statements, with the comment before it.
 MAX_TEXT = 1500
@@ -69,6 +71,33 @@ def test_dates_are_read_by_the_quick_reader() -> None:
     for beyond in ("infinity", "0044-03-15 00:00:00+00 BC"):
         with pytest.raises(DataError):
             execute("SELECT %s::timestamptz", [beyond])
+
+
+def test_a_query_that_comes_again_has_the_cursor_of_before_and_keeps_no_rows() -> None:
+    def look() -> list[float]:
+        return sql.bound(float, batches.__file__, "dictionary_ratio", {"id": 1})
+
+    assert look() == []
+    kept = vars(connections["default"])["tagmill_cursors"].of
+    (cursor,) = (item for text, item in kept.items() if "SELECT ratio" in text)
+    cluster = clusters.create("north")
+    DocumentDictionary.objects.create(id=1, cluster=cluster, probe="lshw", version=1, **RATIO)
+    assert look() == [2.0]
+    assert kept[cursor.cursor._last_query] is cursor
+    assert cursor.cursor.pgresult is None and cursor.cursor._results == []
+    # Where results of several wait on the way, none may take the place of another.
+    with sql.pipelined():
+        assert look() == [2.0]
+    with CaptureQueriesContext(connection) as captured:
+        assert look() == [2.0]
+    assert "SELECT ratio" in captured[0]["sql"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_another_connection_has_other_cursors() -> None:
+    for _ in range(2):
+        assert sql.bound(float, batches.__file__, "dictionary_ratio", {"id": 1}) == []
+        connection.close()
 
 
 @pytest.mark.parametrize(

@@ -7,16 +7,19 @@ import socket
 import socketserver
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from lxml import etree
 
+from loadtest.bench import BenchError
 from loadtest.chaos.bench import ChaosBench, grown
 from loadtest.chaos.checks import Usage
 from loadtest.chaos.ledger import Ledger
 from loadtest.chaos.network import Network
 from loadtest.chaos.traffic import altered, definition
+from loadtest.chaos.upgrade import UpgradeBench, checked_out
 from loadtest.rig.changes import MARKER_DEFINITION
 from loadtest.rig.stack import free_port
 from tagmill.flows import ingest
@@ -168,3 +171,20 @@ def test_a_run_fails_for_what_is_lost_wrong_or_late(
     found = {"faults": [row, skipped], "soak": None, "wrong": [], "recovery_limit_seconds": 5.0}
     assert ChaosBench().fault(found) == said
     assert ChaosBench().fault(found | {"wrong": ["500 internal: "]}) is not None
+
+
+def test_what_a_rolling_upgrade_fails_by() -> None:
+    row = {"says": "both", "lost": [], "wrong_answers": 0, "errors": 0, "shown": []}
+    fault = UpgradeBench().fault
+    assert fault({"wrong": [], "steps": [row]}) is None
+    assert fault({"wrong": ["500 internal: "], "steps": [row]}) == "500 internal: "
+    assert fault({"wrong": [], "steps": [row | {"lost": ["node a is not there"]}]})
+    assert fault({"wrong": [], "steps": [row | {"wrong_answers": 2}]})
+    assert fault({"wrong": [], "steps": [row | {"errors": 1, "shown": ["a fault"]}]})
+
+
+def test_the_version_before_is_a_folder_or_a_commit(tmp_path: Path) -> None:
+    (tmp_path / "manage.py").touch()
+    assert checked_out(str(tmp_path), tmp_path / "out") == tmp_path
+    with pytest.raises(BenchError, match="no commit 'nowhere'"):
+        checked_out("nowhere", tmp_path / "out")

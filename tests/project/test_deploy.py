@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 from pathlib import Path
@@ -20,6 +21,10 @@ FILES = [
     for path in sorted(DEPLOY.rglob("*"))
     if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".pyc"
 ]
+spec = importlib.util.spec_from_file_location("sbom", DEPLOY / "sbom.py")
+assert spec is not None and spec.loader is not None
+sbom = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(sbom)
 VARIABLE = re.compile(r"\b(?:TAGMILL|DATABASE)_[A-Z_]+\b")
 # compose.yaml has variables of its own.
 OWN = {"TAGMILL_HOST", "TAGMILL_VERSION"}
@@ -118,3 +123,20 @@ def test_every_alert_has_an_entry_in_the_runbook_and_a_test() -> None:
     for rule in alerts():
         assert rule["labels"]["severity"] in ("page", "ticket")
         assert rule["annotations"]["summary"]
+
+
+def test_the_bills_of_materials_name_what_each_product_is_made_of() -> None:
+    made = {
+        name: sbom.installed([one for file in files for one in sbom.pinned(ROOT / file)])
+        for name, files in sbom.PRODUCTS.items()
+    }
+    assert {"django", "psycopg-binary", "twisted", "lxml", "sqlparse"} <= made["server"].keys()
+    assert {"twisted", "lxml", "zope-interface"} <= made["worker"].keys()
+    assert not {"django", "psycopg", "pytest"} & made["worker"].keys()
+    assert "pytest" not in made["server"]
+    crates = sbom.locked(ROOT / "kernel" / "Cargo.lock")
+    pyo3 = next(crate for crate in crates.values() if crate["name"] == "pyo3")
+    assert pyo3["purl"].startswith("pkg:cargo/pyo3@") and len(pyo3["hashes"][0]["content"]) == 64
+    written = sbom.document("tagmill-kernel", "1", crates)
+    assert written == sbom.document("tagmill-kernel", "1", crates)
+    assert written["components"][0]["bom-ref"] and written["serialNumber"].startswith("urn:uuid:")

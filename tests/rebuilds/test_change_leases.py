@@ -17,8 +17,9 @@ from tagmill.fleet.models import Partition
 from tagmill.flows import ingest
 from tagmill.matches import staleness
 from tagmill.tags import rebuilds, tags
-from tagmill.work import leases
+from tagmill.work import leases, policy
 from tagmill.work.models import Worker
+from tagmill.work.policy import Speed
 from tagmill_wire.messages import Batch, Changes, LeaseAnswer, load
 from tests.support.fleet import ANY, BARE, GPU, HAS_GPU, north, put
 from tests.support.sql import execute
@@ -212,3 +213,36 @@ def test_it_brings_nothing_where_much_has_changed_or_everything_is_needed(
     assert brought(worker, ids, asked=False) == [UNSET]
     tags.create("bare", definition="//list")
     assert set(brought(worker, ids)) == {UNSET}
+
+
+# -- how much of it goes together ------------------------------------------------------------------
+
+
+QUICK, SLOW = Speed(1e-4, 1e-6), Speed(1e-4, 1e-2)
+
+
+def test_changes_that_take_nothing_go_to_one_worker(ids: list[int]) -> None:
+    worker = a_worker()
+    a_worker(name="other")
+    put("n0", "n1", *(f"n{8 * number}" for number in range(1, 6)), xml=BARE)
+    # A worker that says nothing of its speed may be a slow one.
+    for speed, count in ((None, 2), (SLOW, 2), (QUICK, 6)):
+        answer = leases.grant(worker, 64, [], speed).answer
+        assert len(answer.leases) == count
+        leases.give_up(worker, [lease.lease for lease in answer.leases], "counted")
+    # A forced rebuild of as many partitions is divided, however quick the worker.
+    answer = leases.grant(worker, 64, [], QUICK).answer
+    finish(worker, answer)
+    rebuilds.request(["gpu"], None)
+    assert len(leases.grant(worker, 64, [], QUICK).answer.leases) == 2
+
+
+def test_where_much_has_changed_it_is_divided(ids: list[int]) -> None:
+    worker = a_worker()
+    a_worker(name="other")
+    put(*(f"n{number}" for number in range(48)), xml=BARE)
+    # Eight nodes of each take half of what is not divided.
+    quick = Speed(policy.GRAIN_SECONDS / 16, 0.0)
+    assert len(leases.grant(worker, 64, [], quick).answer.leases) == 2
+    quicker = Speed(policy.GRAIN_SECONDS / 33, 0.0)
+    assert len(leases.grant(worker, 64, [], quicker).answer.leases) == 4

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from collections import Counter
+from typing import NamedTuple
 
 import pytest
 
@@ -32,6 +34,13 @@ SHARES = {
 
 def candidate(partition: int, kind: Kind, nodes: int = 1024) -> Candidate:
     return Candidate(partition, int(kind), 1, nodes)
+
+
+class Finished(NamedTuple):
+    """How many leases there were, and when the last of them ended."""
+
+    leases: int
+    end: float
 
 
 class Stream:
@@ -165,3 +174,42 @@ def test_learning_waits_until_there_is_nothing_else() -> None:
     spent = SpentQuotas(True, True, True, "")
     assert policy.choose(found, spent) == (found[1:], REBUILD)
     assert policy.choose(found[:1], spent) == (found[:1], LEARNING)
+
+
+def finished(changed: list[int], workers: int, tags: int, speed: Speed, *, grain: bool) -> Finished:
+    """A fleet whose workers wait for nothing but changes, and hold none of the partitions."""
+    free = [0.0] * workers
+    left, leases, end = list(changed), 0, 0.0
+    while left:
+        size = policy.lease_size(len(left), workers, 0)
+        if grain:
+            size = max(size, policy.changes_together(left, tags, speed))
+        now = heapq.heappop(free)
+        took = sum(speed.reading(n, is_held=False) + speed.evaluating(n, tags) for n in left[:size])
+        end = max(end, now + took)
+        heapq.heappush(free, now + took)
+        del left[:size]
+        leases += 1
+    return Finished(leases, end)
+
+
+@pytest.mark.parametrize("speed", [KERNEL, LXML])
+@pytest.mark.parametrize("tags", [1, 8, 500])
+@pytest.mark.parametrize("workers", [1, 2, 8, 32])
+def test_small_changes_are_not_divided_and_wait_no_longer_than_a_grain_for_that(
+    speed: Speed, tags: int, workers: int
+) -> None:
+    for changed in ([1] * 10, [1] * 400, [1, 1024, 3] * 20, [1024] * 10):
+        divided = finished(changed, workers, tags, speed, grain=False)
+        together = finished(changed, workers, tags, speed, grain=True)
+        assert together.leases <= divided.leases
+        assert together.end <= divided.end + policy.GRAIN_SECONDS
+        if max(changed) == 1 and (speed is KERNEL or tags == 1):
+            assert together.leases <= -(-len(changed) // policy.MAX_CHANGES)
+        if min(changed) == 1024:
+            assert together == divided
+
+
+def test_how_quick_a_worker_is_that_says_nothing_is_not_guessed() -> None:
+    assert policy.changes_together([1] * 100, 8, None) == 0
+    assert policy.changes_together([], 8, KERNEL) == policy.MAX_CHANGES

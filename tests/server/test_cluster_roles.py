@@ -35,6 +35,7 @@ IN_CLUSTERS = {
     ("post", "nodes/"),
     *((method, "nodes/{system_id}") for method in ("get", "put", "patch", "delete")),
     ("get", "nodes/{system_id}/tags"),
+    ("get", "places"),
     *((method, "nodes/{system_id}/document") for method in ("get", "put", "delete")),
     *(("post", f"nodes/{name}") for name in ("import", "update", "delete")),
 }
@@ -118,6 +119,9 @@ def test_lists_show_the_clusters_that_were_given(two: Stack) -> None:
         assert listed(everywhere, path) == ["a", "b"]
         # Asked for after the other, whose answer may be kept.
         assert listed(who, path) == ["a"]
+    for path in ("places", "places?q=a"):
+        found = json.loads(ask(two, who, "get", path)[1])
+        assert [part["cluster"] for part in found["partitions"]] == ["north"]
     assert json.loads(ask(two, who, "get", "nodes/?count=true")[1])["count"] == 1
     assert listed(who, "nodes/?cluster=north") == ["a"]
     assert ask(two, who, "get", f"nodes/?cluster={SECRET}")[0] == 404

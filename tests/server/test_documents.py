@@ -70,9 +70,18 @@ def test_a_document_comes_back_as_it_was_put(client: Client) -> None:
     assert "sandbox" in answer.headers["Content-Security-Policy"]
     same, nothing = client.get(If_None_Match=answer.headers["ETag"])
     assert (same.status, nothing) == (304, b"")
+    assert stored.headers["ETag"] == answer.headers["ETag"]
     again, unchanged = client.put(b"<new/>", Content_Type="Text/XML; charset=utf-8")
     assert unchanged == {"outcome": "unchanged", "rev": found["rev"], "settled": None}
     assert "Tagmill-Settled" not in again.headers
+    assert again.headers["ETag"] == answer.headers["ETag"]
+
+
+def test_what_no_request_may_say_is_refused_before_what_only_this_one_may_not(
+    client: Client,
+) -> None:
+    too_long = f"?cluster={'x' * 257}"
+    assert refused(client.put(GPU, too_long, If_Match=OTHER), 400, "invalid")["field"] == "cluster"
 
 
 def test_each_probe_has_its_document(client: Client) -> None:

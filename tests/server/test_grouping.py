@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -66,9 +67,9 @@ class Hands:
 
 
 class Desk:
-    def __init__(self) -> None:
+    def __init__(self, bounds: Bounds = BOUNDS) -> None:
         self.clock, self.hands = Clock(), Hands()
-        self._grouping: Grouping[str, str] = Grouping(self.clock, self.hands, self._work, BOUNDS)
+        self._grouping: Grouping[str, str] = Grouping(self.clock, self.hands, self._work, bounds)
 
     def _work(self, items: Sequence[str]) -> list[str | BaseException]:
         if "fatal" in items:
@@ -139,6 +140,48 @@ def test_another_thread_goes_on_where_one_takes_long() -> None:
     assert len(desk.hands.groups) == 2
     desk.hands.end()
     assert desk.hands.groups[2] == ["c"]
+
+
+def test_clients_that_were_answered_together_go_together_again() -> None:
+    desk = Desk(replace(BOUNDS, linger=0.2))
+    for item in ("a", "b", "c"):
+        desk.ask(item)
+    desk.clock.advance(0.1)
+    desk.hands.end()
+    assert desk.hands.groups == [["a"], ["b", "c"]]
+    desk.clock.advance(0.1)
+    desk.ask("d")
+    desk.hands.end()
+    # "d" waited when the two were answered, and is one of three that are here.
+    desk.ask("e")
+    assert len(desk.hands.groups) == 2
+    desk.ask("f")
+    assert desk.hands.groups[2] == ["d", "e", "f"]
+
+
+def test_nobody_waits_long_for_those_who_do_not_come_again() -> None:
+    desk = Desk(replace(BOUNDS, linger=0.2))
+    for item in ("a", "b", "c"):
+        desk.ask(item)
+    desk.hands.end()
+    desk.clock.advance(0.3)
+    desk.hands.end()
+    # The last group took longer than anybody lingers.
+    desk.ask("d")
+    desk.clock.advance(0.19)
+    assert len(desk.hands.groups) == 2
+    desk.clock.advance(0.02)
+    assert desk.hands.groups[2] == ["d"]
+    desk.hands.end()
+    desk.ask("e")
+    assert desk.hands.groups[3] == ["e"], "alone, it waits for nobody"
+    desk.ask("f")
+    desk.ask("g")
+    desk.clock.advance(0.1)
+    desk.hands.end()
+    desk.hands.end()
+    desk.ask("h")
+    assert len(desk.hands.groups) == 6, "no longer than the last group took, which is no time"
 
 
 def test_what_waits_is_bounded_in_number_in_bytes_and_in_time() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import http.client
 import json
 
+import pytest
 import zstandard
 
 from api import packing
@@ -78,6 +80,67 @@ def test_native_addresses_say_what_they_take(stack: Stack) -> None:
         answer, body = call(stack, "OPTIONS", path)
         assert (answer.status, body) == (204, b"")
         assert methods <= set(answer.headers["Allow"].split(", "))
+    for name in ("import", "update", "delete"):
+        answer, _ = call(stack, "OPTIONS", f"/api/v1/nodes/{name}")
+        assert (answer.status, answer.headers["Allow"]) == (204, "POST, OPTIONS")
+
+
+ONCE = ("X-Request-Id", "X-Content-Type-Options", "X-Frame-Options", "Referrer-Policy")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/api/v1/tags", 401),
+        ("GET", "/api/v1/nodes/?tag=nope", 401),
+        ("GET", "/api/v1/changes", 401),
+        ("PUT", "/api/v1/nodes/a/document", 401),
+        ("POST", "/api/v1/nodes/import", 401),
+        ("PATCH", "/api/v1/changes", 405),
+        ("PATCH", "/api/v1/tags/", 401),
+        ("OPTIONS", "/api/v1/events", 204),
+        ("GET", "/healthz", 200),
+        ("GET", "/nope", 404),
+    ],
+)
+def test_every_answer_has_its_id_and_the_headers_for_browsers_once(
+    stack: Stack, method: str, path: str, status: int
+) -> None:
+    answer, _ = call(stack, method, path)
+    assert answer.status == status
+    found = {name: answer.headers.get_all(name) or [] for name in ONCE}
+    assert {name: len(values) for name, values in found.items()} == dict.fromkeys(ONCE, 1)
+
+
+def test_native_addresses_refuse_as_others_do(stack: Stack) -> None:
+    operator = {"Authorization": token_of("operator")}
+    for path in ("changes", "events", "tags/"):
+        answer, body = call(stack, "GET", f"/api/v1/{path}", Accept="image/png", **operator)
+        assert (answer.status, json.loads(body)["code"]) == (406, "not_acceptable"), path
+        answer, _ = call(stack, "PATCH", f"/api/v1/{path}", **operator)
+        assert (answer.status, "OPTIONS" in answer.headers["Allow"]) == (405, True), path
+
+
+def test_head_of_a_stream_ends(stack: Stack) -> None:
+    """And the connection is free for the next request."""
+    host, _, port = stack.listen.partition(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=10)
+    headers = {"Authorization": token_of("viewer"), "Accept": "text/event-stream"}
+    for method, path in (("HEAD", "changes"), ("HEAD", "events"), ("GET", "")):
+        connection.request(
+            method,
+            f"/api/v1/{path}",
+            headers={**headers, "Accept": "*/*"} if path == "" else headers,
+        )
+        answer = connection.getresponse()
+        assert (answer.status, bool(answer.read())) == (200, method == "GET")
+    connection.close()
+
+
+def test_the_description_is_packed(stack: Stack) -> None:
+    answer, data = call(stack, "GET", "/api/schema/", Accept_Encoding="zstd")
+    assert answer.headers["Content-Encoding"] == "zstd"
+    assert unpacked(data).startswith(b"openapi:")
 
 
 def test_documents_and_imports_may_be_packed(stack: Stack) -> None:

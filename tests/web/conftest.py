@@ -117,7 +117,7 @@ def sit(browser: Browser, stack: Stack) -> Iterator[Callable[..., Seat]]:
     """Logs somebody of a role in, by a link, and looks at the console in the end."""
     seats: list[Seat] = []
 
-    def down(role: str = "operator", **options: object) -> Seat:
+    def down(role: str | None = "operator", **options: object) -> Seat:
         user = make_user(role)
         # What fades is looked at in its end.
         context = browser.new_context(reduced_motion="reduce", **options)  # type: ignore[arg-type]

@@ -111,12 +111,19 @@ def test_nothing_typed_is_lost_on_reload(learnt: None, sit: Callable[..., Seat])
     expect(code(page)).to_have_text(NETWORK)
     page.get_by_role("button", name="Discard it").click()
     expect(code(page)).to_have_text("//node")
+    # So is what is no definition yet.
+    page.goto(page.url.replace("/tags/any", "/new"))
+    page.get_by_label("Name", exact=True).fill("net")
+    page.reload()
+    expect(page.get_by_label("Name", exact=True)).to_have_value("net")
 
 
 def test_a_viewer_reads_a_definition_and_its_nodes(stack: object, sit: Callable[..., Seat]) -> None:
     tags.create("any", definition="//node")
+    tags.create("none", definition="//nothing")
     work(a_worker())
     seat = sit("viewer")
+    expect(seat.see("/tags/none").get_by_text("No node carries it.")).to_be_visible()
     page = seat.see("/tags/any")
     expect(page.get_by_role("heading", name="60 nodes")).to_be_visible()
     nodes = page.get_by_label("What it matches").get_by_role("listitem")

@@ -8,6 +8,8 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Response, expect
 
+from api import users
+from tagmill.fleet import clusters
 from tagmill.fleet.models import Node
 from tagmill.tags import tags
 from tests.support.fleet import put
@@ -98,6 +100,25 @@ def test_the_login_and_the_pages_of_problems_are_accessible(
     seat.page.context.clear_cookies()
     expect(seat.see("/").get_by_role("button", name="Log in")).to_be_visible()
     seat.is_accessible()
+
+
+def test_who_may_read_one_cluster_sees_its_nodes_and_why_nothing_else(
+    stack: object, sit: Callable[..., Seat]
+) -> None:
+    clusters.create("other")
+    put("elsewhere", cluster="other")
+    seat = sit(None)
+    expect(seat.see("/").get_by_text("an administrator can give you a role")).to_be_visible()
+    users.set_cluster_roles(seat.user.username, {"other": "viewer"})
+    page = seat.see("/")
+    expect(page.get_by_text("a role that holds in all clusters")).to_be_visible()
+    expect(page.get_by_role("navigation").get_by_role("link")).to_have_text(["Nodes"])
+    seat.is_accessible()
+    page.get_by_role("main").get_by_role("link", name="Nodes").click()
+    rows = page.get_by_role("main").get_by_role("listitem")
+    expect(rows).to_have_count(1)
+    rows.get_by_role("link").click()
+    expect(page.get_by_role("tree")).to_be_visible()
 
 
 @pytest.mark.parametrize("shown", ["tag", "preview", "all"])

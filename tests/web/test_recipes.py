@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +15,7 @@ from playwright.sync_api import expect
 
 from api.models import UserToken
 from tagmill.fleet.models import Document, Node
+from tests.server.test_serve import token_of
 from tests.web.conftest import NODES, Seat
 from tests.web.test_editor import NETWORK, code, write
 
@@ -131,11 +135,21 @@ def test_a_view_is_copied_as_curl(stack: object, sit: Callable[..., Seat]) -> No
     seat = sit("viewer")
     page = seat.see("/nodes/")
     expect(page.get_by_role("main")).to_contain_text(f"{NODES} in the fleet")
+    expect(page.get_by_role("main").get_by_role("listitem").first).to_contain_text("site-1")
     page.get_by_role("button", name="Copy as curl").click()
     dialog = page.get_by_role("dialog")
-    expect(dialog.locator("pre").filter(has_text="nodes/?")).to_have_text(
+    asked = dialog.locator("pre").filter(has_text="nodes/?")
+    expect(asked).to_have_text(
         re.compile(
             r"^curl -H \"Authorization: Token \$TAGMILL_TOKEN\" 'http://[^']+/nodes/\?[^']*'$"
         )
     )
     seat.is_accessible()
+    answer = subprocess.run(
+        ["sh", "-c", asked.inner_text()],
+        env={**os.environ, "TAGMILL_TOKEN": token_of("viewer").removeprefix("Token ")},
+        capture_output=True,
+        check=True,
+        timeout=30,
+    )
+    assert len(json.loads(answer.stdout)["results"]) == NODES

@@ -101,6 +101,7 @@ class MockApi(Resource):
         self.brings = False
         self.share: tuple[int, list[int]] = (1, [])
         self.shares: list[ShareRequest] = []
+        self.beats: list[Heartbeat] = []
         self.evaluation_seconds: float | None = None
         self.most_nodes = 1000
         self.parked: list[Any] = []
@@ -166,7 +167,7 @@ class MockApi(Resource):
         return orjson.dumps({"worker": f"worker-{len(self.registered)}", **self.registration})
 
     def _heartbeat(self, request: Any, body: bytes) -> bytes:
-        load(Heartbeat, body)
+        self.beats.append(load(Heartbeat, body))
         epoch = {"epoch": self.share[0]} if self.registration["protocol"] >= SHARES_SINCE else {}
         return orjson.dumps({"lost": self.lost, **epoch})
 

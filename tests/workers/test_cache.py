@@ -231,6 +231,26 @@ def test_a_file_that_is_not_right_is_set_aside_and_fetched_again(
     run(story())
 
 
+def test_files_of_another_version_are_fetched_again_and_are_no_damage(
+    life: Life, log: list[Any]
+) -> None:
+    async def story() -> None:
+        await life.first()
+        written = life.file(1)
+        older_schema(life, written)
+        name = written.name.replace(f"-{files.SCHEMA}-", f"-{files.SCHEMA - 1}-")
+        written = written.rename(written.with_name(name))
+        rig = life.start()
+        await life.evaluate()
+        await life.kept(0)
+        await rig.stop()
+        assert {page.get("since") for page in rig.api.pages} == {None}
+        assert said(log, "cache_damaged") == [] and not (life.directory / files.ASIDE).exists()
+        assert not written.exists()
+
+    run(story())
+
+
 @only_kernel
 @pytest.mark.parametrize(
     ("suffix", "damage"),
@@ -290,6 +310,23 @@ def test_half_an_image_is_no_damage(life: Life, suffix: str, log: list[Any]) -> 
         assert rig.value("tagmill_worker_cache_images_total", outcome="damaged") == 0
         opened = rig.value("tagmill_worker_cache_images_total", outcome="opened")
         assert opened == 2 * PARTITIONS - 1
+
+    run(story())
+
+
+@only_kernel
+def test_an_image_that_went_with_its_page_is_no_damage(life: Life, log: list[Any]) -> None:
+    """The page was replaced between the question for its image and the answer."""
+
+    async def story() -> None:
+        await life.first()
+        rig = life.start()
+        await life.evaluate()
+        cache: Any = rig.worker.evaluator._images
+        cache.image_opened(life.place(1).folder / ("0" * 64), "No such file or directory")
+        await rig.stop()
+        assert said(log, "cache_damaged") == []
+        assert rig.value("tagmill_worker_cache_images_total", outcome="damaged") == 0
 
     run(story())
 
@@ -476,7 +513,12 @@ def spawned(life: Life, rig: Rig, before: Callable[[], None] | None = None) -> A
             *("--cache-dir", str(life.directory), "--cache-bytes", "64MiB"),
             *("--batch-nodes", "4"),
         ],
-        env={**os.environ, "TAGMILL_WORKER_TOKEN": mockapi.TOKEN},
+        # Where files are cut short, those of Python's cache would be, too.
+        env={
+            **os.environ,
+            "TAGMILL_WORKER_TOKEN": mockapi.TOKEN,
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
         stderr=subprocess.PIPE,
         preexec_fn=before,  # noqa: PLW1509 - neither takes a lock
     )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import orjson
 import pytest
@@ -14,6 +16,9 @@ from fixtures.tags import SAMPLE_TAGS
 from tagmill_expressions.errors import ExpressionError
 from tagmill_worker.evaluators import base
 from tagmill_worker.evaluators.child import Child
+from tagmill_worker.evaluators.child_process import ChildProcess
+from tagmill_worker.evaluators.saving import Saving
+from tagmill_worker.pages import Page
 from tests.workers.running import EVALUATORS
 
 GPU = "<list><node class='display'><vendor>NVIDIA</vendor></node></list>"
@@ -193,6 +198,33 @@ def test_a_page_that_is_held_needs_not_be_sent_again() -> None:
     second = child.page(asked(1), b"")
     assert (first["held"], first["members"]) == (True, {"7": "1"})
     assert (second["held"], second["members"]) == (True, {"7": "3"})
+
+
+class Pipe:
+    """What is sent to a child, one at a time."""
+
+    is_ready = True
+
+    def send(self, header: dict[str, Any], body: bytes) -> None:
+        self.sent = (header["key"], body)
+
+
+@only_kernel
+def test_an_image_that_the_child_has_not_is_made_again_to_be_saved(tmp_path: Path) -> None:
+    child, pipe, outcomes = opened("kernel", 1 << 20), Pipe(), []
+    images: Any = SimpleNamespace(image_saved=lambda stem, size: outcomes.append(size))
+    saving = Saving(images)
+    whole = Page(1, 1, None, False, page({0: {"lshw": GPU}}))
+    done = saving.add(whole, tmp_path / "x")
+    # It was dropped between the answer that says that it is held, and this.
+    saving.pump(cast(ChildProcess, pipe), {whole.key})
+    assert child.to_save(*pipe.sent) is None
+    assert saving.answered({"saved": "x", "missing": True}) == whole.key and not done.called
+    saving.pump(cast(ChildProcess, pipe), set())
+    held = child.to_save(*pipe.sent)
+    assert held is not None
+    saving.answered({**child.save(held, str(tmp_path / "x"))})
+    assert done.called and outcomes[0] > 0
 
 
 @only_kernel

@@ -9,11 +9,19 @@ from typing import Any, TypeVar
 
 import structlog
 from msgspec import UnsetType
+from msgspec.structs import replace
 from twisted.internet.defer import CancelledError, Deferred, TimeoutError
 from twisted.internet.task import LoopingCall, deferLater
 
 from tagmill_wire import __version__
-from tagmill_wire.messages import VERSION, GiveUp, Heartbeat, Register, Registered
+from tagmill_wire.messages import (
+    DONE_SINCE,
+    VERSION,
+    GiveUp,
+    Heartbeat,
+    Register,
+    Registered,
+)
 from tagmill_worker import logs
 from tagmill_worker.backoff import Backoff
 from tagmill_worker.client import Client
@@ -27,6 +35,7 @@ from tagmill_worker.errors import (
 )
 from tagmill_worker.metrics import Metrics
 from tagmill_worker.settings import Settings
+from tagmill_worker.throughput import Throughput
 
 T = TypeVar("T")
 
@@ -71,6 +80,7 @@ class Session:
         self._lost = lost
         self._gone = gone
         self._failed = failed
+        self._throughput = Throughput(metrics.registry)
         self._heart = LoopingCall(self._beat)
         self._heart.clock = reactor
 
@@ -87,6 +97,7 @@ class Session:
         registered = await self.persistently("register", lambda: self._client.register(message))
         self.registered = registered
         self.end_heartbeat()
+        self._throughput.look(self._reactor.seconds())
         self._heart.start(registered.heartbeat_seconds, now=False)
         logs.identify(worker=registered.worker)
         self._metrics.identify(registered.worker, message)
@@ -137,9 +148,11 @@ class Session:
         registered = self.registered
         if registered is None:
             return
-        call = Deferred.fromCoroutine(
-            self._client.heartbeat(Heartbeat(registered.worker, self._leases(), self._epoch()))
-        )
+        done = self._throughput.look(self._reactor.seconds())
+        message = Heartbeat(registered.worker, self._leases(), self._epoch())
+        if registered.protocol >= DONE_SINCE and done is not None:
+            message = replace(message, done=done)
+        call = Deferred.fromCoroutine(self._client.heartbeat(message))
         call.addTimeout(registered.heartbeat_seconds, self._reactor)
         try:
             answer = await call

@@ -32,6 +32,7 @@ from loadtest.benches.tiers import TiersBench
 from loadtest.benches.turnover import TurnoverBench
 from loadtest.benches.web import WebBench
 from loadtest.chaos.bench import ChaosBench
+from loadtest.chaos.upgrade import UpgradeBench
 from loadtest.report.report import ReportBench
 from loadtest.rig.scratch import scratch_database
 from loadtest.rig.stack import StackError
@@ -55,6 +56,7 @@ BENCHES: tuple[type[Bench], ...] = (
     TurnoverBench,
     AttackBench,
     ChaosBench,
+    UpgradeBench,
     WebBench,
     ReportBench,
 )

@@ -8,6 +8,7 @@ of uploads and completions pay nothing, and nothing survives on a pooled connect
 from __future__ import annotations
 
 import contextlib
+import functools
 import getpass
 import os
 import re
@@ -39,6 +40,7 @@ SET = (
     "set_config('tagmill.request_id', %s, true)"
 )
 MAX_ACTOR = 256
+MAX_KNOWN = 8192
 
 
 Via = Literal["api", "admin", "command", "worker", "system"]
@@ -89,10 +91,21 @@ def _system_user() -> str:
         return str(os.getuid())
 
 
+def _writes(text: str) -> bool:
+    # What comes again is not searched again, which takes as long as to send it. What is long has
+    # its values in it, and does not.
+    return _known(text) if len(text) <= MAX_KNOWN else WRITES.search(text) is not None
+
+
+@functools.lru_cache(maxsize=1024)
+def _known(text: str) -> bool:
+    return WRITES.search(text) is not None
+
+
 def _execute(
     execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]
 ) -> Any:
-    if not (isinstance(sql, str) and WRITES.search(sql)):
+    if not (isinstance(sql, str) and _writes(sql)):
         return execute(sql, params, many, context)
     using: BaseDatabaseWrapper = context["connection"]
     # Settings that are local to a transaction need one.

@@ -45,13 +45,15 @@ class Verdict:
     """`outcome`: created, updated, unchanged, deleted or refused (then `error` says why).
 
     `rev` is the node's. `settled`: whether every tag was evaluated for it in the transaction that
-    stored it; None where nothing was stored."""
+    stored it; None where nothing was stored. `digests`: those of the documents that were sent, by
+    probe, where the node has them now."""
 
     system_id: str
     outcome: str
     rev: int | None = None
     error: TagmillError | None = None
     settled: bool | None = None
+    digests: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,10 @@ class CheckedUpload:
         for probe, document in self.documents.items():
             if document is not None and stored.get(probe) != document.digest:
                 yield document
+
+    def verdict(self, outcome: str, rev: int | None) -> Verdict:
+        sent = {probe: each.digest for probe, each in self.documents.items() if each is not None}
+        return Verdict(self.upload.system_id, outcome, rev, digests=sent)
 
     def parse(self, stored: Mapping[str, bytes], surely: Container[bytes] = ()) -> None:
         """Parse what is changed. Raises as CheckedDocument."""

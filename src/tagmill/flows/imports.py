@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
@@ -17,8 +17,8 @@ from django.db import connection
 
 from tagmill.config import load
 from tagmill.errors import Invalid, TagmillError, TooLarge
-from tagmill.fleet.documents import CheckedUpload, Upload, Verdict, check
-from tagmill.flows import ingest
+from tagmill.fleet.documents import CheckedDocument, CheckedUpload, Upload, Verdict, check
+from tagmill.flows import ingest, recalled
 from tagmill.flows.ingest import Deletion, Prepared
 
 Item = TypeVar("Item")
@@ -169,17 +169,35 @@ def _parse(number: int, line: bytes, bulk: Bulk, guard: Guard) -> _Line:
             raise TooLarge(
                 f"the line is longer than {limit} bytes (TAGMILL_IMPORT_LINE_BYTES)", limit=limit
             )
-        try:
-            given = orjson.loads(line)
-        except orjson.JSONDecodeError as error:
-            raise Invalid(f"not JSON: {error}") from None
-        if not isinstance(given, dict):
-            raise Invalid(f"a line is an object with {', '.join(bulk.fields)}")
+        key = recalled.key_of(line) if bulk is IMPORT else None
+        if key and (known := _known.get(key, lambda: _documents(line, bulk))):
+            system_id = known.upload.system_id
+            return _Line(number, system_id, CheckedUpload(guard(known.upload), known.documents))
+        given = _given(line, bulk)
         if isinstance(given.get("system_id"), str):
             system_id = given["system_id"]
-        return _Line(number, system_id, check(guard(_upload(given, bulk))))
+        upload = _upload(given, bulk)
+        checked = check(guard(upload))
+        if key:
+            _known.keep(key, upload, checked.documents)
+        return _Line(number, system_id, checked)
     except TagmillError as error:
         return _Line(number, system_id, error=error)
+
+
+def _documents(line: bytes, bulk: Bulk) -> Mapping[str, CheckedDocument | None]:
+    """What a line that was checked before brings."""
+    return check(_upload(_given(line, bulk), bulk)).documents
+
+
+def _given(line: bytes, bulk: Bulk) -> dict[str, Any]:
+    try:
+        given = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise Invalid(f"not JSON: {error}") from None
+    if not isinstance(given, dict):
+        raise Invalid(f"a line is an object with {', '.join(bulk.fields)}")
+    return given
 
 
 def _upload(given: dict[str, Any], bulk: Bulk) -> Upload:
@@ -232,3 +250,7 @@ def _answer(
         problem = {"code": error.code, "status": error.status, "detail": error.detail}
         answer["error"] = {**problem, **error.extra}
     return answer
+
+
+# What all imports into this process have met.
+_known = recalled.Lines()

@@ -337,7 +337,7 @@ def _prepare(
         if change.is_needed:
             changes[number] = change
         else:
-            verdicts[number] = Verdict(system_id, "unchanged", node.rev if node else None)
+            verdicts[number] = checked.verdict("unchanged", node.rev if node else None)
     pairs = [(item.checked, item.node) for item in changes.values()]
     evaluated = settling.evaluate(pairs, requests) if pairs else settling.NOTHING
     return Prepared(verdicts, changes, evaluated, _packed(changes.values()))
@@ -425,13 +425,13 @@ def _write(change: _Change, node: Stored | None, held: HeldPartitions, writes: W
         return Verdict(system_id, "refused", error=error)
     if node is None:
         rev = writes.create(checked, _room(held, change.cluster_id))
-        return Verdict(system_id, "created", rev)
+        return checked.verdict("created", rev)
     if node.cluster_id != change.cluster_id:
         rev = writes.move(node, checked, _room(held, change.cluster_id))
-        return Verdict(system_id, "updated", rev)
+        return checked.verdict("updated", rev)
     if node.differs_from(checked):
-        return Verdict(system_id, "updated", writes.update(node, checked))
-    return Verdict(system_id, "unchanged", node.rev)
+        return checked.verdict("updated", writes.update(node, checked))
+    return checked.verdict("unchanged", node.rev)
 
 
 def _locked(

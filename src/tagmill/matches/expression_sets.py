@@ -25,6 +25,8 @@ from tagmill_wire.sets import Order
 VERSION = re.compile("[0-9a-f]{32}")
 # Sets whose order this process keeps: 500 expressions take some 50 kB.
 MAX_KEPT = 64
+# What is taken for the number of expressions where nothing is known: that of a large fleet.
+MANY = 1_000
 # How long a set is kept that is no more what tags name: leases under way name it.
 KEEP_MINUTES = 60
 # For so long a set that was seen to be stored is named without another look.
@@ -83,6 +85,15 @@ def with_all(wanted: Set[int], live: str | None) -> ExpressionSet:
     ):
         return found
     return current()
+
+
+def size(live: str | None) -> int:
+    """About how many expressions there are: as many as this set has, where this process has met it,
+    or the one that it was asked for last. A bound where it has met none."""
+    found = kept.get(live or "")
+    if found is None and _seen:
+        found = kept.get(max(list(_seen), key=lambda version: _seen.get(version, 0.0)))
+    return MANY if found is None else len(found.order.ids)
 
 
 def known(version: str) -> ExpressionSet | None:

@@ -52,6 +52,21 @@ class _Status(NamedTuple):
     failure: str
 
 
+class Freshness(NamedTuple):
+    """How many definitions tags have, how many of them wait for evaluation in a partition, and when
+    one was evaluated there last."""
+
+    definitions: int
+    pending: int
+    evaluated_at: datetime | None
+
+
+def of_partition(partition: int) -> Freshness:
+    """How true the tags of the partition's nodes are."""
+    (found,) = sql.bound(Freshness, __file__, "freshness_in", {"partition": partition})
+    return found
+
+
 def status(tags: Sequence[Tag]) -> dict[int, TagStatus]:
     """{tag id: its status}, by one query, which reads each match of these tags once."""
     if not tags:

@@ -587,6 +587,44 @@ WHERE tag_id = ANY(%(tags)s)
 GROUP BY tag_id
 
 
+-- name: sizes_of_evaluated
+-- By seconds, ascending: how many more nodes evaluations of the expression found, and the changes that were read, the
+-- newest `most` at most. Relies on: nothing.
+SELECT max(at), sum(bit_count(added) - bit_count(removed))::bigint, sum(count(*)) OVER ()::bigint
+FROM (
+    SELECT at, added, removed
+    FROM match_change
+    WHERE expression_id = %(id)s AND is_move IS NULL
+    ORDER BY id DESC
+    LIMIT %(most)s
+) changed
+GROUP BY date_trunc('second', at)
+ORDER BY 1
+
+
+-- name: sizes_of_assigned
+-- The same of what was assigned to the tag by hand. Relies on: nothing.
+SELECT max(at), sum(bit_count(added) - bit_count(removed))::bigint, sum(count(*)) OVER ()::bigint
+FROM (
+    SELECT at, added, removed FROM assignment_change WHERE tag_id = %(id)s ORDER BY id DESC LIMIT %(most)s
+) changed
+GROUP BY date_trunc('second', at)
+ORDER BY 1
+
+
+-- name: freshness_in
+-- For the partition: how many definitions tags have, published or to be published, how many of them are not fresh
+-- there, and the last evaluation of one. Relies on: a missing match is stale.
+SELECT count(*), count(*) FILTER (WHERE m.rev IS DISTINCT FROM p.rev), max(m.evaluated_at)
+FROM (
+    SELECT expression_id AS id FROM tag WHERE expression_id IS NOT NULL
+    UNION
+    SELECT pending_expression_id FROM tag WHERE pending_expression_id IS NOT NULL
+) e
+JOIN partition p ON p.id = %(partition)s
+LEFT JOIN effective_match m ON m.expression_id = e.id AND m.partition_id = p.id
+
+
 -- name: tags_in
 -- For each tag and each of these partitions where nodes may carry it: (partition, name of the tag, its nodes), in
 -- the order of names: a tag's nodes are its published match, or its assignments where it has no published

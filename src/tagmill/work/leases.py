@@ -31,9 +31,9 @@ from tagmill.config import load
 from tagmill.errors import WorkerGone
 from tagmill.fleet import changes, incarnation, vocabularies
 from tagmill.locks import Lock
-from tagmill.matches import expressions, staleness
+from tagmill.matches import expression_sets, expressions, staleness
 from tagmill.matches.expression_sets import ExpressionSet
-from tagmill.work import membership, naming, policy, queue, workers
+from tagmill.work import membership, naming, policy, queue
 from tagmill.work.models import Lease, Worker
 from tagmill.work.policy import (
     CHANGE,
@@ -49,6 +49,7 @@ from tagmill.work.policy import (
 from tagmill.work.workers import Asking, Caller
 from tagmill_wire.messages import (
     Definition,
+    Done,
     LeaseAnswer,
     LeasedPartition,
     OfSet,
@@ -60,6 +61,8 @@ log = structlog.get_logger("tagmill.leases")
 # The kinds of work that have quotas.
 _KINDS = {"preview": int(PREVIEW), "change": int(CHANGE), "definition": int(DEFINITION)}
 GONE = "no such worker, or of another incarnation: register again"
+# Changed nodes of a partition that are counted: so many are evaluated by themselves.
+MAX_COUNTED = 256
 # Partitions that one line of the log names.
 MAX_LOGGED = 16
 
@@ -158,7 +161,7 @@ def grant(
             nodes = {item.partition: item.nodes for item in candidates}
             brings = brings_changes and kind == CHANGE
             work = _Work(kind, nodes, set(holds), speed, by_set, brings, spent.incarnation, live)
-            wanted = min(max_partitions, _size(candidates, kind, work.held))
+            wanted = min(max_partitions, _size(candidates, work))
             if kind & WHOLE:
                 wanted = _fitting(candidates[:wanted], work)
             jobs = queue.fetch(candidates, wanted)
@@ -196,13 +199,33 @@ def _fitting(candidates: list[Candidate], work: _Work) -> int:
     return policy.fitting(candidates, expressions, work.speed, work.held)
 
 
-def _size(candidates: list[Candidate], kind: Kind, holds: set[int]) -> int:
-    """How many of the candidates the worker is given, who holds these partitions."""
-    sharing = max(1, workers.live({item.cluster for item in candidates}))
-    if kind == PREVIEW:
-        return policy.preview_lease_size(len(candidates), sharing)
-    held = len({item.partition for item in candidates} & holds)
-    return policy.lease_size(len(candidates), sharing, held)
+class _Sharing(NamedTuple):
+    """`workers`: those that may take what waits; `changed`: the nodes that changed in each of the
+    first partitions."""
+
+    workers: int
+    changed: list[int]
+
+
+def _size(candidates: list[Candidate], work: _Work) -> int:
+    """How many of the candidates the worker is given."""
+    first = candidates[: policy.MAX_CHANGES] if work.kind == CHANGE else []
+    values = {
+        "clusters": sorted({item.cluster for item in candidates}),
+        "seconds": load().lease_seconds,
+        "partitions": [item.partition for item in first],
+        "most": MAX_COUNTED,
+    }
+    (sharing,) = sql.bound(_Sharing, __file__, "sharing", values)
+    living = max(1, sharing.workers)
+    if work.kind == PREVIEW:
+        return policy.preview_lease_size(len(candidates), living)
+    held = len({item.partition for item in candidates} & work.held)
+    divided = policy.lease_size(len(candidates), living, held)
+    if work.kind != CHANGE:
+        return divided
+    expressions = expression_sets.size(work.live)
+    return max(divided, policy.changes_together(sharing.changed, expressions, work.speed))
 
 
 def _granted(worker: Asking, jobs: dict[int, int], work: _Work) -> LeaseAnswer:
@@ -295,10 +318,11 @@ def _leased(
 # -- keeping and ending ----------------------------------------------------------------------------
 
 
-def heartbeat(worker: Asking, leases: Sequence[str]) -> list[str]:
-    """Extend the worker's leases that stand; those that do not. Raises WorkerGone."""
+def heartbeat(worker: Asking, leases: Sequence[str], done: Done | None = None) -> list[str]:
+    """Extend the worker's leases that stand; those that do not. `done`: what it says that it did of
+    late. Raises WorkerGone."""
     with transaction.atomic():
-        _beat(worker)
+        _beat(worker, done)
         standing = Lease.objects.filter(worker=worker.id, uuid__in=leases, deadline__gt=Now())
         kept = {str(row.uuid) for row in locks.rows(standing)}
         deadline = Now() + timedelta(seconds=load().lease_seconds)
@@ -306,9 +330,15 @@ def heartbeat(worker: Asking, leases: Sequence[str]) -> list[str]:
     return [item for item in leases if str(uuid.UUID(item)) not in kept]
 
 
-def _beat(worker: Asking) -> None:
+def _beat(worker: Asking, done: Done | None = None) -> None:
     """Raises WorkerGone, also for a worker of another incarnation."""
-    if not locks.bound(Lock.WORKER, int, __file__, "beat", {"worker": worker.id}):
+    values = {
+        "worker": worker.id,
+        "seconds": done and done.seconds,
+        "partitions": done and done.partitions,
+        "documents": done and done.documents,
+    }
+    if not locks.bound(Lock.WORKER, int, __file__, "beat", values):
         raise WorkerGone(GONE)
 
 

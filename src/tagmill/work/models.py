@@ -72,6 +72,11 @@ class Worker(models.Model):
     is_ready = models.BooleanField(
         db_default=False, editable=False, help_text="it has warmed what it was to own when it came"
     )
+    done_seconds = models.FloatField(
+        db_default=0, editable=False, help_text="that the counts are of; 0: it did not say"
+    )
+    done_partitions = models.BigIntegerField(db_default=0, editable=False)
+    done_documents = models.BigIntegerField(db_default=0, editable=False)
     preview_quota_until = models.DateTimeField(
         db_default=Now(), editable=False, help_text="its quota for previews is spent until then"
     )

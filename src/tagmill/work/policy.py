@@ -6,6 +6,7 @@ The capacity planner asks the same rules (`loadtest/planner/sharing.py`).
 from __future__ import annotations
 
 import enum
+import itertools
 from collections.abc import Container, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -37,6 +38,11 @@ MAX_ORDINARY = 16
 # An evaluator that parses the documents of each lease anew, as lxml does, takes hardly longer for
 # so many expressions than for one; the kernel is quick enough never to be given so few.
 MIN_NAMED = 8
+# Changes that a worker evaluates within this time are not divided among workers, nor are they more
+# than MAX_CHANGES: a lease and its completion cost the server as much as some twenty partitions in
+# them, and to divide what takes so little would gain nobody more than this.
+GRAIN_SECONDS = 0.03
+MAX_CHANGES = 64
 # A lease and its completion cost as much as so many partitions that are held: fewer are not worth
 # a round trip each.
 MIN_HELD = 4
@@ -142,6 +148,19 @@ def lease_size(waiting: int, workers: int, held: int) -> int:
 def preview_lease_size(waiting: int, workers: int) -> int:
     """As `lease_size`, of partitions that wait for a preview: somebody waits for all of them."""
     return _part(waiting, workers)
+
+
+def changes_together(changed: Iterable[int], expressions: int, speed: Speed | None) -> int:
+    """How many partitions, in each of which so many nodes have changed, a worker evaluates within
+    GRAIN_SECONDS, MAX_CHANGES at most; 0 where its speed is not known."""
+    if speed is None:
+        return 0
+    seconds = 0.0
+    for count, nodes in enumerate(itertools.islice(changed, MAX_CHANGES)):
+        seconds += speed.reading(nodes, is_held=False) + speed.evaluating(nodes, expressions)
+        if seconds > GRAIN_SECONDS:
+            return count
+    return MAX_CHANGES
 
 
 def _part(waiting: int, parts: int) -> int:

@@ -27,6 +27,28 @@ WHERE t.revoked_at IS NULL
                   WHERE may.workertoken_id = t.id AND may.cluster_id = ANY(%(clusters)s::bigint[])))
 
 
+-- name: sharing
+-- As `live_workers_of`, without `but`; and how many nodes, `most` at most, have changed in each of the partitions
+-- given, in their order, after it was settled.
+-- Relies on: a node has the rev of its last change.
+SELECT (SELECT count(*)
+        FROM worker w
+        JOIN worker_token t ON t.id = w.token_id
+        WHERE t.revoked_at IS NULL
+          AND w.last_heartbeat > now() - make_interval(secs => %(seconds)s)
+          AND (t.all_clusters
+               OR EXISTS (SELECT FROM worker_token_cluster may
+                          WHERE may.workertoken_id = t.id AND may.cluster_id = ANY(%(clusters)s::bigint[])))),
+       ARRAY(SELECT (SELECT count(*)
+                     FROM (SELECT
+                           FROM node n
+                           WHERE n.partition_id = p.id AND n.rev > p.settled_rev
+                           LIMIT %(most)s) changed)::int
+             FROM unnest(%(partitions)s::bigint[]) WITH ORDINALITY AS given (id, place)
+             JOIN partition p ON p.id = given.id
+             ORDER BY given.place)
+
+
 -- name: begin_lease
 -- Records a heartbeat and charges quotas, as `charge_quotas`, under the fleet's shared lock, which is had before the
 -- worker's row is locked. Returns whether the worker has spent its quotas for previews, changes and definitions, with
@@ -58,10 +80,14 @@ RETURNING preview_quota_until > now()
 
 
 -- name: beat
--- Records a heartbeat. Returns no row for a worker that is gone, or that registered in another incarnation.
+-- Records a heartbeat, and what the worker did of late, where it says so. Returns no row for a worker that is gone, or
+-- that registered in another incarnation.
 -- Relies on: nothing.
 UPDATE worker
-SET last_heartbeat = now()
+SET last_heartbeat = now(),
+    done_seconds = coalesce(%(seconds)s::float8, done_seconds),
+    done_partitions = coalesce(%(partitions)s::bigint, done_partitions),
+    done_documents = coalesce(%(documents)s::bigint, done_documents)
 WHERE id = %(worker)s
   AND incarnation = (SELECT uuid FROM current_incarnation)
 RETURNING id

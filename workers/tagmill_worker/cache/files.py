@@ -65,6 +65,10 @@ class Damaged(Exception):
     """The file is not what its name says. The message says how."""
 
 
+class OtherVersion(Damaged):
+    """A whole file, which another version of the worker has written."""
+
+
 @dataclass(frozen=True, slots=True)
 class Head:
     """`since`: the rev that a delta begins at, None for a whole fetch. `rev`: what the partition is
@@ -191,6 +195,8 @@ def _head(path: Path, file: Any) -> tuple[Head, int]:
         raise Damaged("not a file of this cache")
     _, schema, length, hashed = START.unpack(start)
     if schema != SCHEMA:
+        if str(schema) == named[3]:
+            raise OtherVersion(f"it is of schema {schema}, not {SCHEMA}")
         raise Damaged(f"schema {schema}, not {SCHEMA}")
     text = file.read(length) if length <= MAX_HEAD_BYTES else b""
     if hashlib.blake2b(text, digest_size=DIGEST_BYTES).digest() != hashed:

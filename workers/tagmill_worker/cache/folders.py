@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tagmill_worker.cache import files
-from tagmill_worker.cache.files import Damaged, Place, Stored
+from tagmill_worker.cache.files import Damaged, OtherVersion, Place, Stored
 
 # Enough to look into what happened, and no more: they take room from what is good.
 MAX_ASIDE = 8
@@ -44,6 +44,8 @@ def find(place: Place) -> Found:
             continue
         try:
             stored.append(files.look(path))
+        except OtherVersion:
+            others.append(path)
         except Damaged as error:
             damaged.append((path, str(error)))
     chain = files.chain(stored)

@@ -62,12 +62,16 @@ class PageImages:
 
     def image_opened(self, stem: Path, reason: str) -> None:
         """`reason`: why it was not, "" where it was. Its page is there: the image is made again."""
-        self._metrics.cache_images.labels("damaged" if reason else "opened").inc()
-        if not reason:
-            return
         entry = self._entry_of(stem)
-        if entry is not None:
-            self._entries.remove_image(entry, stem.name)
+        if not reason:
+            self._metrics.cache_images.labels("opened").inc()
+            return
+        if entry is None:
+            # The page was replaced meanwhile, and its image deleted.
+            self._forget(stem)
+            return
+        self._metrics.cache_images.labels("damaged").inc()
+        self._entries.remove_image(entry, stem.name)
         self._upkeep.damaged(stem.with_suffix(files.IMAGE), reason)
         self._forget(stem)
         self._upkeep.measure()

@@ -167,9 +167,11 @@ class Child:
             if held is not None:
                 self._bytes -= self._sizes.pop(key)
 
-    def to_save(self, key: int, data: bytes) -> Held:
-        """The image of a page, which is made where it is not held. Raises ProtocolError."""
-        return self._held.get(key) or self._image(data)
+    def to_save(self, key: int, data: bytes) -> Held | None:
+        """The image of a page, which is made where it is not held; None where neither it nor its
+        page is here. Raises ProtocolError."""
+        held = self._held.get(key)
+        return self._image(data) if held is None and data else held
 
     def save(self, held: Held, stem: str) -> dict[str, Any]:
         """The answer. On a thread of its own: a disk may take its time, and nobody waits."""
@@ -268,9 +270,14 @@ def serve(child: Child, source: BinaryIO, sink: BinaryIO) -> None:
                 saves = queue.SimpleQueue()
                 threading.Thread(target=_save, args=(child, saves, answers), daemon=True).start()
             try:
-                saves.put((child.to_save(header["key"], body), header["save"]))
+                held = child.to_save(header["key"], body)
             except ProtocolError as error:
                 answers.send({"saved": header["save"], "reason": str(error)})
+                continue
+            if held is None:
+                answers.send({"saved": header["save"], "missing": True})
+            else:
+                saves.put((held, header["save"]))
             continue
         try:
             answer = child.page(header, body)

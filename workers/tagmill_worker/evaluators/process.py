@@ -182,7 +182,8 @@ class EvaluatorProcess:
         self._saving.pump(self._child, self._hot)
 
     def saved(self, message: dict[str, Any]) -> None:
-        self._saving.answered(message)
+        if (missing := self._saving.answered(message)) is not None:
+            self._hot.discard(missing)
         self._saving.pump(self._child, self._hot)
 
     def answered(self, message: dict[str, Any], vocabulary: bytes) -> None:

@@ -31,7 +31,7 @@ class Saving:
     def __init__(self, images: SavedImages | None) -> None:
         self._images = images
         self._waiting: deque[tuple[Page, Path, Deferred[None]]] = deque()
-        self._sent: Deferred[None] | None = None
+        self._sent: tuple[Page, Path, Deferred[None]] | None = None
 
     def add(self, page: Page, stem: Path) -> Deferred[None]:
         done: Deferred[None] = Deferred()
@@ -42,22 +42,29 @@ class Saving:
         """`hot`: keys of pages whose image the child has; it makes that of any other for this."""
         if child is None or not child.is_ready or self._sent is not None or not self._waiting:
             return
-        page, stem, self._sent = self._waiting.popleft()
+        self._sent = self._waiting.popleft()
+        page, stem, _ = self._sent
         child.send({"save": str(stem), "key": page.key}, b"" if page.key in hot else page.data)
 
-    def answered(self, message: dict[str, Any]) -> None:
-        done, self._sent = self._sent, None
+    def answered(self, message: dict[str, Any]) -> int | None:
+        """The key of a page that the child does not have after all: it is sent whole by the next
+        `pump`."""
+        sent, self._sent = self._sent, None
+        if sent is not None and "missing" in message:
+            self._waiting.appendleft(sent)
+            return sent[0].key
         if self._images is not None:
             stem = Path(message["saved"])
             if message["reason"]:
                 self._images.image_not_saved(stem, message["reason"])
             else:
                 self._images.image_saved(stem, message["bytes"])
-        if done is not None:
-            done.callback(None)
+        if sent is not None:
+            sent[2].callback(None)
+        return None
 
     def ended(self) -> None:
         """The child has gone: perhaps because of what it saved, which is not tried again."""
-        done, self._sent = self._sent, None
-        if done is not None:
-            done.callback(None)
+        sent, self._sent = self._sent, None
+        if sent is not None:
+            sent[2].callback(None)

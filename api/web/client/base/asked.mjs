@@ -1,11 +1,17 @@
 // What a view has asked the API for, as commands to copy into a terminal.
 
 const MAX_ASKED = 20;
+const PREVIEWS = "/api/v1/previews/";
 /** @type {Map<string, {method: string, path: string, body: unknown}>} */
 const requests = new Map();
 
 /** @param {string} method @param {string} path @param {unknown} body */
 export function note(method, path, body) {
+  // A newer preview ends the older. Whoever runs the command has one beside the page's.
+  if (method === "POST" && path.startsWith(PREVIEWS)) {
+    for (const before of requests.keys()) if (before.includes(PREVIEWS)) requests.delete(before);
+    body = { .../** @type {object} */ (body), client: undefined };
+  }
   const key = `${method} ${path.replace(/[?&](after|limit)=[^&]*/g, "")}`;
   requests.delete(key);
   requests.set(key, { method, path, body });

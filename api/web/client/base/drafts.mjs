@@ -46,8 +46,9 @@ export function drop(tag) {
 
 /** Whether two say the same. @param {Draft} one @param {Draft} other */
 export function areSame(one, other) {
-  const { definition, comment } = other;
+  const { name, definition, comment } = other;
   return (
+    one.name === name &&
     one.definition === definition &&
     one.comment === comment &&
     JSON.stringify(one.namespaces) === JSON.stringify(other.namespaces)

@@ -19,6 +19,13 @@ export function count(number) {
   return number === null || number === undefined ? "-" : whole.format(number);
 }
 
+const small = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
+
+/** So many a second: small ones with a digit behind the point. @param {number | null | undefined} number */
+export function rate(number) {
+  return number !== null && number !== undefined && number < 100 ? small.format(number) : count(number);
+}
+
 /** "1 node", "2 nodes". @param {number} number @param {string} one */
 export function several(number, one) {
   return `${whole.format(number)} ${one}${number === 1 ? "" : "s"}`;

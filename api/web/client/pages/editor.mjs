@@ -288,7 +288,7 @@ class Editor extends Page {
       return this.problem ? this.none("/", "All tags") : html`<p class="quiet">Loading ...</p>`;
     return html`<div class="head">
         <div>
-          <h1>${this.tag || "New tag"}</h1>
+          <h1 title=${this.tag}>${this.tag || "New tag"}</h1>
           ${this.row ? status(this.row) : nothing}
         </div>
         ${allowed("operator") ? this.buttons() : nothing}

@@ -1,6 +1,6 @@
 // Clusters and their partitions, coloured by what waits there, and who works on what.
 import { html, nothing } from "../vendor/lit.mjs";
-import { count, several, time } from "../base/format.mjs";
+import { count, rate, several, time } from "../base/format.mjs";
 import { all, segment } from "../base/http.mjs";
 import { Overview } from "../base/overview.mjs";
 import { allowed } from "../base/session.mjs";
@@ -111,6 +111,8 @@ class Fleet extends Overview {
             <th scope="col">Evaluator</th>
             <th scope="col">Clusters</th>
             <th scope="col">Holds</th>
+            <th scope="col">Documents a second</th>
+            <th scope="col">Partitions a second</th>
             <th scope="col">Heard of</th>
             <th scope="col">Where</th>
           </tr>
@@ -124,6 +126,7 @@ class Fleet extends Overview {
                 <td>${worker.evaluator}</td>
                 <td>${worker.clusters === null ? "all" : worker.clusters.join(", ")}</td>
                 <td class="number">${count(worker.leases.length)}</td>
+                ${["documents", "partitions"].map((what) => html`<td class="number">${worker.alive ? rate(worker.throughput?.[`${what}_per_second`]) : "-"}</td>`)}
                 <td>${time(worker.last_heartbeat)}</td>
                 <td class="quiet">${worker.host} ${worker.pid}</td>
               </tr>`,

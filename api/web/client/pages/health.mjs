@@ -98,7 +98,7 @@ class Health extends Overview {
           : nothing
       }
       <p>
-        ${stale.length ? html`${several(stale.length, "partition")} of ${count(this.partitions.length)} behind` : html`<span class="quiet">All ${several(this.partitions.length, "partition")} are up to date.</span>`}
+        ${stale.length ? html`${several(stale.length, "partition")} of ${count(this.partitions.length)} behind` : html`<span class="quiet">${several(this.partitions.length, "partition")}, all up to date</span>`}
       </p>
       ${
         stale.length

@@ -1,7 +1,7 @@
 // One machine: what it is made of, its tags, and why it has one or not.
 import { html, nothing } from "../vendor/lit.mjs";
 import { api, segment } from "../base/http.mjs";
-import { several, time } from "../base/format.mjs";
+import { count, several, time } from "../base/format.mjs";
 import { document_of, marked } from "../base/hardware.mjs";
 import { Page } from "../base/page.mjs";
 import { pin, pinned, unpin } from "../base/pins.mjs";
@@ -17,7 +17,6 @@ class NodePage extends Page {
     name: {},
     query: { attribute: false },
     node: { state: true },
-    tags: { state: true },
     document: { state: true },
     all: { state: true },
     answer: { state: true },
@@ -33,8 +32,6 @@ class NodePage extends Page {
     this.query = new URLSearchParams();
     /** @type {any} */
     this.node = null;
-    /** @type {string[]} */
-    this.tags = [];
     /** @type {any[]} */
     this.all = [];
     /** @type {Document | null} */
@@ -63,13 +60,9 @@ class NodePage extends Page {
 
   async open() {
     const id = segment(this.name);
-    const [node, { tags }, all] = await Promise.all([
-      api(`nodes/${id}`),
-      api(`nodes/${id}/tags`),
-      api("tags/?limit=1000"),
-    ]);
+    const tags = allowed("viewer") ? api("tags/?limit=1000") : { results: [] };
+    const [node, all] = await Promise.all([api(`nodes/${id}`), tags]);
     this.node = node;
-    this.tags = tags;
     this.all = all.results;
     document.title = `${node.hostname || this.name} | Tagmill`;
     this.document = await document_of(
@@ -77,7 +70,13 @@ class NodePage extends Page {
       node.probes.map((/** @type {any} */ probe) => probe.probe),
     );
     this.isRead = true;
+    this.watch(async () => (this.node = await api(`nodes/${id}`)), { kinds: ["tag", "rebuild"] });
     await this.explain();
+  }
+
+  /** @returns {string[]} */
+  get tags() {
+    return this.node?.tags ?? [];
   }
 
   /** By the definition in the address, or by its tag. */
@@ -85,6 +84,7 @@ class NodePage extends Page {
     const { query } = this;
     const definition = query.get("definition");
     const tag = query.get("tag");
+    if (!allowed("viewer")) return;
     if (!definition && !tag) return;
     this.isAsking = true;
     await this.trying(async () => {
@@ -131,7 +131,7 @@ class NodePage extends Page {
     const { hostname, system_id: id, cluster, kind, updated_at: at, probes } = this.node;
     return html`<div class="head">
         <div>
-          <h1>${hostname || id}</h1>
+          <h1 title=${hostname || id}>${hostname || id}</h1>
           <p class="line small">
             <span class="quiet">${id}</span><span class="badge">${cluster}</span><span class="badge">${kind}</span>
             <span class="quiet">changed ${time(at)}</span
@@ -145,13 +145,26 @@ class NodePage extends Page {
         <section class="stack" aria-label="Hardware">
           <tm-tree .document=${this.document} .isLoading=${!this.isRead} .marks=${this.marks}></tm-tree>
         </section>
-        <section class="stack" aria-label="Tags of the node">${this.carried()}${this.reason()}</section>
+        <section class="stack" aria-label="Tags of the node">
+          ${this.carried()}${allowed("viewer") ? this.reason() : nothing}
+        </section>
       </div>`;
   }
 
   carried() {
+    const { definitions, pending, evaluated_at: at } = this.node.freshness;
     return html`<div class="card stack">
-      <h2>${several(this.tags.length, "tag")}</h2>
+      <div class="line spread">
+        <h2>${several(this.tags.length, "tag")}</h2>
+        ${
+          definitions
+            ? html`<span class="small">
+                ${at ? html`true ${time(at)}` : "not evaluated yet"}
+                <span class="quiet">${count(definitions - pending)} of ${several(definitions, "definition")}</span>
+              </span>`
+            : nothing
+        }
+      </div>
       ${
         this.tags.length
           ? html`<p class="line">

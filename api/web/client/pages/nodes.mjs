@@ -1,8 +1,9 @@
 // All machines: sought by the beginning of a name, and by a tag.
-import { html } from "../vendor/lit.mjs";
+import { html, nothing } from "../vendor/lit.mjs";
 import { all, api, segment } from "../base/http.mjs";
 import { count } from "../base/format.mjs";
 import { Page } from "../base/page.mjs";
+import { allowed } from "../base/session.mjs";
 import "../parts/nodes.mjs";
 
 const TYPING_MS = 150;
@@ -33,15 +34,18 @@ class NodesPage extends Page {
     super.connectedCallback();
     void this.trying(async () => {
       this.clusters = await all("clusters/?limit=1000");
-      this.tags = (await api("tags/?limit=1000")).results;
+      if (allowed("viewer")) this.tags = (await api("tags/?limit=1000")).results;
     });
   }
 
-  source() {
-    const query = new URLSearchParams();
-    if (this.sought) query.set("q", this.sought);
-    if (this.cluster) query.set("cluster", this.cluster);
-    return this.tag ? `tags/${segment(this.tag)}/nodes?${query}` : `nodes/?${query}`;
+  /** The addresses of the list and of its places. */
+  addresses() {
+    const asked = new URLSearchParams();
+    if (this.sought) asked.set("q", this.sought);
+    if (this.cluster) asked.set("cluster", this.cluster);
+    const query = asked.size ? `?${asked}` : "";
+    const tag = `tags/${segment(this.tag)}`;
+    return this.tag ? [`${tag}/nodes${query}`, `${tag}/members${query}`] : [`nodes/${query}`, `places${query}`];
   }
 
   /** @param {string} text */
@@ -50,7 +54,15 @@ class NodesPage extends Page {
     this.timer = setTimeout(() => (this.sought = text.trim()), TYPING_MS);
   }
 
+  tagged() {
+    return html`<select aria-label="Tag" @change=${(/** @type {any} */ event) => (this.tag = event.target.value)}>
+      <option value="">Any tag</option>
+      ${this.tags.map((one) => html`<option>${one.name}</option>`)}
+    </select>`;
+  }
+
   render() {
+    const [source, members] = this.addresses();
     return html`<div class="head">
         <h1>Nodes</h1>
         <span class="quiet">${count(this.clusters.reduce((sum, one) => sum + one.node_count, 0))} in the fleet</span>
@@ -68,15 +80,12 @@ class NodesPage extends Page {
           <option value="">All clusters</option>
           ${this.clusters.map((one) => html`<option>${one.name}</option>`)}
         </select>
-        <select aria-label="Tag" @change=${(/** @type {any} */ event) => (this.tag = event.target.value)}>
-          <option value="">Any tag</option>
-          ${this.tags.map((one) => html`<option>${one.name}</option>`)}
-        </select>
+        ${allowed("viewer") ? this.tagged() : nothing}
       </div>
       <tm-nodes
         class="tall"
-        source=${this.source()}
-        members=${this.source().replace(this.tag ? "/nodes?" : "nodes/?", this.tag ? "/members?" : "places?")}
+        source=${source}
+        members=${members}
         query=${this.tag ? `?tag=${this.tag}` : ""}
         empty="No node is like that. Nodes come by uploads: PUT nodes/{system_id}/document, or nodes/import."
       ></tm-nodes>`;

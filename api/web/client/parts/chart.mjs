@@ -10,13 +10,13 @@ const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" })
 /** How moments are written on an axis of so many seconds. @param {number} span */
 const written = (span) => (span < 600 ? exact : span < 2 * DAY_SECONDS ? clock : day);
 
-/** `points` are [seconds since 1970, number], ascending. What it shows is said in words beside it. */
+/** `points` are [seconds since 1970, number], ascending; null where the line has a gap. What it shows is said in words beside it. */
 export class Chart extends HTMLElement {
   constructor() {
     super();
     /** @type {any} */
     this.plot = null;
-    /** @type {[number, number][]} */
+    /** @type {[number, number | null][]} */
     this.shown = [];
     this.seen = new ResizeObserver(() => this.plot?.setSize(this.size()));
     this.redraw = () => this.draw();
@@ -36,7 +36,7 @@ export class Chart extends HTMLElement {
     this.plot = null;
   }
 
-  /** @param {[number, number][]} points */
+  /** @param {[number, number | null][]} points */
   set points(points) {
     this.shown = points;
     this.draw();

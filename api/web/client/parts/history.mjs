@@ -30,6 +30,7 @@ class History extends Page {
     total: { type: Number },
     events: { state: true },
     changes: { state: true },
+    sizes: { state: true },
   };
 
   constructor() {
@@ -40,6 +41,8 @@ class History extends Page {
     this.events = null;
     /** @type {any[]} */
     this.changes = [];
+    /** From when on it had how many nodes. @type {any[]} */
+    this.sizes = [];
   }
 
   /** @param {Map<string, unknown>} changed */
@@ -49,24 +52,19 @@ class History extends Page {
 
   async load() {
     const name = segment(this.tag);
-    const [events, changes] = await Promise.all([
+    const [events, changes, sizes] = await Promise.all([
       api(`tags/${name}/history?limit=${EVENTS}`),
       api(`tags/${name}/changes?limit=${CHANGES}`),
+      api(`tags/${name}/sizes`),
     ]);
     this.events = events.results;
     this.changes = changes.results;
+    this.sizes = sizes.results;
   }
 
-  /** The tag's size after each change, from what it has now backwards. @returns {[number, number][]} */
-  sizes() {
-    let size = this.total;
-    /** @type {[number, number][]} */
-    const found = [[Date.now() / 1000, size]];
-    for (const change of this.changes) {
-      found.push([Date.parse(change.at) / 1000, size]);
-      size = Math.max(0, size - change.added_count + change.removed_count);
-    }
-    return found.reverse();
+  /** @returns {[number, number | null][]} */
+  points() {
+    return this.sizes.map(({ at, node_count: size }) => [Date.parse(at) / 1000, size]);
   }
 
   render() {
@@ -74,12 +72,15 @@ class History extends Page {
       return html`<h2>History</h2>
         ${this.shownProblem()}`;
     const moments = together(this.changes);
+    const points = this.points();
+    const hasGap = points.some(([, size]) => size === null);
     return html`<section class="stack" aria-labelledby="changed-nodes">
         <h2 id="changed-nodes">Nodes over time</h2>
         ${
           moments.length
             ? html`<div class="card stack">
-                <tm-chart .points=${this.sizes()}></tm-chart>
+                <tm-chart .points=${points}></tm-chart>
+                ${hasGap ? html`<p class="quiet small">The gap is time of which no changes are kept.</p>` : nothing}
                 <ol class="plainlist">
                   ${moments.slice(0, LISTED).map((moment) => this.moment(moment))}
                 </ol>

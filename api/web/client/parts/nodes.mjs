@@ -93,7 +93,10 @@ export class Nodes extends Page {
   async place() {
     const { members } = this;
     const found = await api(members);
-    if (members === this.members) this.places = places(found, this.page);
+    if (members !== this.members) return;
+    this.places = places(found, this.page);
+    // A list of none reads nothing more that would draw it.
+    this.requestUpdate();
   }
 
   /** The page to read next, of those in sight. @returns {{number: number, address: string} | null} */
