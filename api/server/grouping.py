@@ -125,7 +125,7 @@ class Grouping(Generic[Item, Result]):
         if self._idle < self._threads.most:
             # What those at work wait for may be one lock: the more they are, the longer others wait
             # for a larger group.
-            pauses = min(2 ** (self._threads.most - self._idle - 1), MAX_PAUSES)
+            pauses = min(1 << (self._threads.most - self._idle - 1), MAX_PAUSES)
             return self._last_began + pauses * self._bounds.patience - now
         if len(self._waiting) >= self._expected or self._bytes >= self._bounds.group_bytes:
             return 0.0

@@ -100,7 +100,7 @@ class Together(Generic[Item]):
     def _pause(self) -> float:
         """Longer with each thread that is at work: what they wait for may be one lock, and whoever
         comes later is better off in a larger group than behind them."""
-        return self._patience * min(2 ** (self._running - 1), MAX_PAUSES)
+        return self._patience * min(1 << (self._running - 1), MAX_PAUSES)
 
     def _next(self) -> list[_Call[Item]]:
         group: list[_Call[Item]] = []
