@@ -241,7 +241,7 @@ impl<'a> Evaluator<'a> for Dag<'a, '_> {
             return self.against_number(*cmp, set, b, at);
         }
         if let BoolExpr::SetText(true, set, b) = expr {
-            // Of several values one is another.
+            // One of several values is another.
             return Ok(Some(match self.used(set, Use::Single, at)? {
                 0 => false,
                 1 => true,
