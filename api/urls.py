@@ -72,6 +72,7 @@ V1 = [
     route("tags/<str:name>/rebuild", tags.RebuildTag, "rebuild-tag"),
     route("tags/<str:name>/assign", tags.AssignTag, "assign-tag"),
     route("tags/<str:name>/changes", changes.ChangesOfTag, "changes-of-tag"),
+    route("tags/<str:name>/sizes", changes.SizesOfTag, "sizes-of-tag"),
     route("tags/<str:name>/publish", tags.PublishTag, "publish-tag"),
     route("tags/<str:name>/history", audit.HistoryOfTag, "history-of-tag"),
     route("definitions/check", explain.CheckDefinition, "check"),

@@ -1,4 +1,4 @@
-"""/api/v1/tags/{name}/changes: which nodes a tag gained and lost."""
+"""/api/v1/tags/{name}/changes and /sizes: which nodes a tag gained and lost, and its size."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from rest_framework.response import Response
 
 from api.rest import filters
 from api.rest.base import Resource, one
+from tagmill import sql
 from tagmill.matches.models import MatchChange
-from tagmill.tags import changes
+from tagmill.tags import changes, sizes
 from tagmill.tags.models import Tag
 
 
@@ -53,3 +54,29 @@ class ChangesOfTag(Resource):
         return self.page(
             changes.of(tag), lambda rows: [vars(change) for change in changes.described(rows)]
         )
+
+
+class SizeOut(serializers.Serializer[Any]):
+    at = serializers.DateTimeField()
+    node_count = serializers.IntegerField(
+        allow_null=True, help_text="From then on. Null: not known, its changes are not kept."
+    )
+
+
+class Sizes(serializers.Serializer[Any]):
+    results = SizeOut(many=True)
+
+
+class SizesOfTag(Resource):
+    serializer_class = Sizes
+    queryset = Tag.objects.all()
+
+    @extend_schema(operation_id="tags_sizes")
+    def get(self, request: Request, name: str) -> Response:
+        """How many nodes the tag had
+
+        From its making to now, by all definitions that it had; of many changes, so many that a
+        chart can show."""
+        tag: Tag = one(Tag.objects.all(), "tag", name=name)
+        with sql.snapshot():
+            return Response({"results": [point._asdict() for point in sizes.of(tag)]})

@@ -170,7 +170,8 @@ class Import:
             self._failed(Failure(error))
             return
         self._is_admitted = True
-        self._request.channel.transport.bufferSize = READ_BYTES
+        if self._request.channel is not None:
+            self._request.channel.transport.bufferSize = READ_BYTES
         if self._expects and not self._request.body_ended:
             self._request.channel._send100Continue()
         self._resume()

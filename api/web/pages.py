@@ -20,7 +20,7 @@ from rest_framework.views import APIView
 
 from api import codes
 from api.login import LoginThrottle
-from api.rights import role_of
+from api.rights import most, role_of
 from api.roles import Role
 from api.web import files, links
 from tagmill.config import load
@@ -77,6 +77,9 @@ def shell(request: HttpRequest, **_: str) -> HttpResponse:
     may = {
         right.label for right in (Role.VIEWER, Role.OPERATOR, Role.ADMIN) if right in role_of(user)
     }
+    if Role.VIEWER in most(user):
+        # A role in some clusters is enough for the pages of nodes.
+        may.add("nodes")
     return render(request, "web/shell.html", {**context, "may": " ".join(sorted(may))})
 
 

@@ -30,6 +30,11 @@ impl Budget {
         }
     }
 
+    /// How many steps are left.
+    pub fn left(&self) -> u64 {
+        self.0.get()
+    }
+
     /// Takes the steps that reading `text` costs.
     #[inline]
     pub fn read(&self, text: &str) -> Result<(), BudgetExceeded> {

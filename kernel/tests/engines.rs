@@ -197,6 +197,12 @@ fn what_documents_have_in_common_answers_as_each_does() {
         "//size != 3 and //v != string(//serial)",
         "string(//serial) = string(//node/node/serial) or string(//v) != string(//size)",
         "//size >= string-length(normalize-space(//node))",
+        "(//node | //v) != string(//serial) and //v = 'rare'",
+        "//node[count(//*) > size][serial = 'S77']",
+        "//node[size = //size and @id != 'host-3']/v = 'rare' or //@id = //node/node/@id",
+        "//ancestor-or-self::node/serial = 'S14' or //ancestor::*[v = 'rare']/size = 3",
+        "//self::v = 'rare' and //size/..//descendant-or-self::size",
+        "substring(//v, 2, 0.4) = '' and string(//*) = string(/) and //v = 'rare'",
         "//size/../@id = 'host-7' and count(//size/..) = 2",
         // Positions along axes.
         "//serial/preceding::node[last()]/@id = 'host-3'",

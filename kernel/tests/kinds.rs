@@ -121,3 +121,22 @@ fn what_differs_is_asked_about_and_what_is_beside_it_is_not() {
     let image = fleet_of(|n, disk| format!("<serial>D{n:03}-{disk}</serial>"));
     asked_of(&image, 400, &["//node[@id != node/@id]/node[size > 98]/following::v = 'W'"]);
 }
+
+/// What a machine has of its own matters where an expression looks at it, not wherever it is in sight; and what
+/// is decided beforehand is not looked for.
+#[test]
+fn what_is_in_sight_costs_nothing_where_it_is_not_looked_at() {
+    let image = fleet_of(|n, disk| match disk {
+        0 => format!("{}<w>W{n}</w>", "<x/>".repeat(n % 9)),
+        _ => String::new(),
+    });
+    asked_of(
+        &image,
+        15,
+        &[
+            "//*[self::v > count(//*)]",
+            "//node[@id = //@id][size > 98]",
+            "//node[following::v = substring(//w, 1, 0)]",
+        ],
+    );
+}

@@ -10,9 +10,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
+from tagmill.audit.models import Event
 from tagmill.fleet import clusters
 from tagmill.flows import ingest, maintenance
-from tagmill.matches.models import MatchChange
+from tagmill.matches.models import Expression, MatchChange
 from tagmill.tags import changes, rebuilds
 from tagmill.tags.models import AssignmentChange, Rebuild, RebuildTarget
 from tests.support.fleet import BARE, HAS_GPU
@@ -180,3 +181,47 @@ def test_targets_stay_until_the_totals_are_stored(
     assert RebuildTarget.objects.get().rebuild.totals is None
     assert rebuilds.settle() == 1 and not RebuildTarget.objects.exists()
     assert not Rebuild.objects.filter(totals=None).exists()
+
+
+def sizes(client: APIClient, name: str) -> list[int | None]:
+    answer = client.get(f"/api/v1/tags/{name}/sizes")
+    assert answer.status_code == 200, answer.content
+    points = answer.json()["results"]
+    assert [point["at"] for point in points] == sorted(point["at"] for point in points)
+    counts = [point["node_count"] for point in points]
+    return [count for count, before in zip(counts, [-1, *counts], strict=False) if count != before]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_size_of_a_tag_is_known_from_its_making_on(
+    operator: APIClient, put: Callable[..., None], evaluate: Callable[[], int]
+) -> None:
+    put("a", "b", "c")
+    put("d", xml=BARE)
+    operator.post("/api/v1/tags/", GPU, format="json")
+    assert sizes(operator, "gpu") == [0]
+    evaluate()
+    assert sizes(operator, "gpu") == [0, 3]
+    for definition in ("//node", f"{HAS_GPU} or {HAS_GPU}"):
+        operator.patch("/api/v1/tags/gpu", {"definition": definition}, format="json")
+        evaluate()
+    assert sizes(operator, "gpu") == [0, 3, 4, 3]
+    # A gap is where changes are not kept: of a definition between, and at the beginning.
+    second = Expression.objects.get(text="//node").id
+    MatchChange.objects.filter(expression=second).delete()
+    assert sizes(operator, "gpu") == [0, 3, None, 3]
+    Event.objects.filter(kind="tag").delete()
+    assert sizes(operator, "gpu") == [0, None, 3]
+
+
+def test_the_size_of_a_manual_tag_goes_by_what_was_assigned(
+    operator: APIClient, put: Callable[..., None]
+) -> None:
+    put("a", "b", "c")
+    operator.post("/api/v1/tags/", {"name": "hand"}, format="json")
+    for change in ({"add": ["a", "b"]}, {"add": ["c"]}, {"remove": ["a"]}):
+        operator.post("/api/v1/tags/hand/assign", change, format="json")
+    assert sizes(operator, "hand")[0] == 0
+    assert sizes(operator, "hand")[-1] == 2
+    AssignmentChange.objects.all().delete()
+    assert sizes(operator, "hand") == [0, None, 2]

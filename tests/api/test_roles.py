@@ -45,6 +45,7 @@ ADDRESSES = [
     ("delete", "tags/x", "operator"),
     ("get", "tags/x/explain", "viewer"),
     ("get", "tags/x/nodes", "viewer"),
+    ("get", "tags/x/sizes", "viewer"),
     ("get", "places", "viewer"),
     ("get", "tags/x/members", "viewer"),
     ("post", "tags/x/rebuild", "operator"),

@@ -34,7 +34,7 @@ def test_a_stranger_is_sent_to_the_login_and_back(ann: User) -> None:
     form = {"username": "ann", "password": "correct horse", "next": "/tags/gpu?x=1"}
     assert client.post("/login/", form)["Location"] == "/tags/gpu?x=1"
     page = client.get("/tags/gpu")
-    assert 'data-may="operator viewer"' in page.content.decode()
+    assert 'data-may="nodes operator viewer"' in page.content.decode()
     assert client.post("/logout/")["Location"] == "/login/"
     assert client.get("/").status_code == 302
 

@@ -30,6 +30,7 @@ def test_nine_tabs_are_open_and_the_tenth_loads_and_hears_what_happens(
     stack: object, sit: Callable[..., Seat]
 ) -> None:
     seat = sit()
+    seat.see("/")
     for _ in range(TABS - 1):
         seat.page.context.new_page().goto(seat.url, wait_until="commit")
     tenth = seat.page.context.new_page()

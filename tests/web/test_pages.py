@@ -8,8 +8,10 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Response, expect
 
+from api import users
+from tagmill.fleet import clusters
 from tagmill.fleet.models import Node
-from tagmill.tags import tags
+from tagmill.tags import assignments, tags
 from tests.support.fleet import put
 from tests.support.workers import a_worker, work
 from tests.web.conftest import Seat
@@ -100,27 +102,46 @@ def test_the_login_and_the_pages_of_problems_are_accessible(
     seat.is_accessible()
 
 
-@pytest.mark.parametrize("shown", ["tag", "preview", "all"])
+def test_who_may_read_one_cluster_sees_its_nodes_and_why_nothing_else(
+    stack: object, sit: Callable[..., Seat]
+) -> None:
+    clusters.create("other")
+    put("elsewhere", cluster="other")
+    seat = sit(None)
+    expect(seat.see("/").get_by_text("an administrator can give you a role")).to_be_visible()
+    users.set_cluster_roles(seat.user.username, {"other": "viewer"})
+    page = seat.see("/")
+    expect(page.get_by_text("a role that holds in all clusters")).to_be_visible()
+    expect(page.get_by_role("navigation").get_by_role("link")).to_have_text(["Nodes"])
+    seat.is_accessible()
+    page.get_by_role("main").get_by_role("link", name="Nodes").click()
+    rows = page.get_by_role("main").get_by_role("listitem")
+    expect(rows).to_have_count(1)
+    rows.get_by_role("link").click()
+    expect(page.get_by_role("tree")).to_be_visible()
+
+
 def test_the_end_of_a_long_list_is_read_without_what_lies_between(
-    stack: object, sit: Callable[..., Seat], request: pytest.FixtureRequest, shown: str
+    stack: object, sit: Callable[..., Seat]
 ) -> None:
     tags.create("any", definition="//node")
-    work(a_worker())
-    if shown == "preview":
-        request.getfixturevalue("worker")
-    seat = sit(
-        "operator" if shown == "preview" else "viewer", viewport={"width": 1280, "height": 500}
-    )
-    asked: list[str] = []
-    seat.page.on("request", lambda request: asked.append(request.url))
-    page = seat.see("/nodes/" if shown == "all" else "/tags/any")
-    rows = page.locator("tm-nodes").get_by_role("listitem")
-    expect(rows.first).to_contain_text("site-1")
-    page.locator("tm-nodes").evaluate("list => (list.page = 10)")
+    tags.create("hand")
+    assignments.assign("hand", list(Node.objects.values_list("system_id", flat=True)), [])
     last = Node.objects.order_by("partition_id", "slot").last()
     assert last is not None
-    page.locator("tm-nodes tm-rows").evaluate("list => list.scrollTo(0, list.scrollHeight)")
-    expect(rows.filter(has_text=last.system_id)).to_be_visible()
-    read = {url.partition("begin=")[2] for url in asked if "begin=" in url}
-    assert f"{last.partition_id}.50" in read
-    assert f"{last.partition_id}.30" not in read
+    work(a_worker())
+    seat = sit(viewport={"width": 1280, "height": 500})
+    asked: list[str] = []
+    seat.page.on("request", lambda request: asked.append(request.url))
+    # The nodes of a tag, all there are, and those of a preview.
+    for path in ("/tags/hand", "/nodes/", "/tags/any"):
+        page = seat.see(path)
+        rows = page.locator("tm-nodes").get_by_role("listitem")
+        expect(rows.first).to_contain_text("site-1")
+        asked.clear()
+        page.locator("tm-nodes").evaluate("list => (list.page = 10)")
+        page.locator("tm-nodes tm-rows").evaluate("list => list.scrollTo(0, list.scrollHeight)")
+        expect(rows.filter(has_text=last.system_id)).to_be_visible()
+        read = {url.partition("begin=")[2] for url in asked if "begin=" in url}
+        assert f"{last.partition_id}.50" in read, path
+        assert f"{last.partition_id}.30" not in read, path

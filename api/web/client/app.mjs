@@ -4,7 +4,7 @@ import { forget } from "./base/asked.mjs";
 import { connection } from "./base/http.mjs";
 import { Part } from "./base/page.mjs";
 import { here, route } from "./base/route.mjs";
-import { session } from "./base/session.mjs";
+import { allowed, session } from "./base/session.mjs";
 import { showCommands } from "./parts/curl.mjs";
 import "./pages/tags.mjs";
 
@@ -61,6 +61,11 @@ const LINKS = [
   ["health", "/health", "Health"],
 ];
 
+/** What a page takes. @param {string} page @returns {boolean} */
+function isOpen(page) {
+  return page === "account" || allowed(page === "nodes" || page === "node" ? "nodes" : "viewer");
+}
+
 class App extends Part {
   static properties = { place: { state: true }, isLost: { state: true }, loaded: { state: true } };
 
@@ -87,7 +92,7 @@ class App extends Part {
   async load() {
     const { page, name } = this.place;
     document.title = `${name || PAGES[page]?.title || "Tagmill"} | Tagmill`;
-    await PAGES[page]?.load?.();
+    if (isOpen(page)) await PAGES[page]?.load?.();
     this.loaded = new Set([...this.loaded, page]);
     await this.updateComplete;
     this.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
@@ -101,7 +106,7 @@ class App extends Part {
         <a class="brand" href="/"><img src=${ICON} alt="" width="28" height="28" />Tagmill</a>
         <nav aria-label="Pages">
           <ul>
-            ${LINKS.map(
+            ${LINKS.filter(([key = ""]) => isOpen(key)).map(
               ([key, address, title]) =>
                 html` <li>
                   <a
@@ -128,7 +133,7 @@ class App extends Part {
         </div>
       </header>
       <main id="main" tabindex="-1">
-        ${isLoaded ? keyed(`${page} ${name}`, PAGES[page]?.shows(this.place)) : nothing}
+        ${isOpen(page) ? (isLoaded ? keyed(`${page} ${name}`, PAGES[page]?.shows(this.place)) : nothing) : closed()}
       </main>
       <p class="lost" role="status" ?hidden=${!this.isLost}>
         ${this.isLost ? "The server cannot be reached. What you typed is kept; the page goes on when it is back." : ""}
@@ -140,6 +145,20 @@ class App extends Part {
     event.preventDefault();
     this.querySelector("main")?.focus();
   }
+}
+
+/** A page for which the role is not enough. */
+function closed() {
+  return html`<div class="card empty">
+    <h1>This page takes a role that holds in all clusters</h1>
+    ${
+      allowed("nodes")
+        ? html`<p>Yours holds in some: their nodes are open to you.</p>
+            <a class="button" href="/nodes/">Nodes</a>`
+        : html`<p>You may not read anything yet: an administrator can give you a role.</p>
+            <a class="button" href="/account">Your account</a>`
+    }
+  </div>`;
 }
 
 function csrf() {

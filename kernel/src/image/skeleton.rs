@@ -110,6 +110,15 @@ impl Skeleton {
         self.changed[id as usize / 64] >> (id % 64) & 1 == 1
     }
 
+    /// The rows whose string-values may be others now, ascending.
+    pub fn changed(&self) -> impl Iterator<Item = ElementId> + '_ {
+        self.changed.iter().enumerate().flat_map(|(index, &word)| {
+            std::iter::successors(Some(word), |&left| Some(left & left.wrapping_sub(1)))
+                .take_while(|&left| left != 0)
+                .map(move |left| index as ElementId * 64 + left.trailing_zeros())
+        })
+    }
+
     /// The rows that have a replaced text of their own, ascending.
     pub fn replaced(&self) -> &[ElementId] {
         &self.replaced

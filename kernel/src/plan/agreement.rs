@@ -1,8 +1,6 @@
 //! Where an image and its skeleton may answer differently: at values that were replaced, if an
 //! expression reads them, or tests them otherwise than what replaced them.
 
-use hashbrown::HashMap;
-
 use crate::error::BudgetExceeded;
 use crate::eval::Evaluated;
 use crate::image::{Child, DOCUMENT, ElementId, NameId, PairId, Skeleton};
@@ -26,10 +24,15 @@ pub struct Agreement<'a, 't> {
     pub limit: usize,
 }
 
+/// With more steps than this for each document, it is better to ask about all documents.
+const MAX_STEPS: u64 = 2_000;
+
 /// The elements at which both differ, as far as they have been found.
 struct Found {
     elements: Vec<ElementId>,
     limit: usize,
+    /// The steps that the budget keeps.
+    kept: u64,
 }
 
 /// Why a search ends early.
@@ -59,7 +62,9 @@ impl Found {
 impl<'a> Agreement<'a, '_> {
     /// The elements whose documents are to be asked about in the image. None where they are too many.
     pub fn differences(&self, needs: &Needs<'a>) -> Evaluated<Option<Vec<ElementId>>> {
-        let mut found = Found { elements: Vec::new(), limit: self.limit };
+        let documents = self.image.local.store.elements_named(DOCUMENT).len() as u64;
+        let kept = self.image.local.budget.left().saturating_sub(documents * MAX_STEPS);
+        let mut found = Found { elements: Vec::new(), limit: self.limit, kept };
         match self.search(needs, &mut found) {
             Ok(()) => Ok(Some(found.elements)),
             Err(Ended::TooMany) => Ok(None),
@@ -95,7 +100,10 @@ impl<'a> Agreement<'a, '_> {
                 names[name].ids().iter().try_for_each(|&id| self.elements_named(id, found, look))
             }
             (Read::Document, _) => self.elements_named(DOCUMENT, found, look),
-            (Read::AnyElement, _) => all.try_for_each(|id| self.elements_named(id, found, look)),
+            (Read::AnyElement, _) => {
+                self.image.local.budget.spend(self.image.local.store.elements().len() / 64)?;
+                self.elements(self.skeleton.changed(), found, look)
+            }
             (Read::Attribute(name), _) => {
                 names[name].ids().iter().try_for_each(|&id| self.attributes_named(id, found, look))
             }
@@ -108,16 +116,28 @@ impl<'a> Agreement<'a, '_> {
     }
 
     fn elements_named(&self, name: NameId, found: &mut Found, look: Option<&Look<'a>>) -> Searched {
-        let store = self.image.local.store;
-        let named = store.elements_named(name);
+        let named = self.image.local.store.elements_named(name);
         self.image.local.budget.spend(1 + named.len() / 16)?;
-        let mut sight = Sight { columns: self.below, known: HashMap::new(), below: None };
-        for &id in named.iter().filter(|&&id| self.skeleton.is_changed(id)) {
-            let Some(look) = look else {
-                found.add(&[id])?;
-                continue;
-            };
+        let changed = named.iter().copied().filter(|&id| self.skeleton.is_changed(id));
+        self.elements(changed, found, look)
+    }
+
+    /// Adds those of some elements at which a look sees something else.
+    fn elements(
+        &self,
+        changed: impl Iterator<Item = ElementId>,
+        found: &mut Found,
+        look: Option<&Look<'a>>,
+    ) -> Searched {
+        let Some(look) = look else {
+            return changed.into_iter().try_for_each(|id| found.add(&[id]));
+        };
+        let mut sight = Sight::new(self.below);
+        for id in changed {
             self.image.local.budget.spend(1)?;
+            if self.image.local.budget.left() < found.kept {
+                return Err(Ended::TooMany);
+            }
             let seen = sight.of(look, self.skeleton.row(id))?;
             let is_alike = self.skeleton.alike(id) > seen.bytes;
             if !is_alike && look.see(self.image, Item::Element(id))?.outcome != seen.outcome {
@@ -192,28 +212,40 @@ impl<'a> Agreement<'a, '_> {
 /// that is as in the skeleton's own skeleton, it is looked at there, once for many.
 struct Sight<'a, 't> {
     columns: &'t Columns<'a>,
-    known: HashMap<ElementId, Seen<'a>>,
+    /// One above the place of what was seen of each row.
+    places: Vec<u32>,
+    seen: Vec<Seen<'a>>,
     below: Option<Box<Sight<'a, 't>>>,
 }
 
-impl<'a> Sight<'a, '_> {
-    fn of(&mut self, look: &Look<'a>, id: ElementId) -> Evaluated<Seen<'a>> {
-        if let Some(seen) = self.known.get(&id) {
-            return Ok(seen.clone());
+impl<'a, 't> Sight<'a, 't> {
+    fn new(columns: &'t Columns<'a>) -> Self {
+        Sight { columns, places: Vec::new(), seen: Vec::new(), below: None }
+    }
+
+    fn of(&mut self, look: &Look<'a>, id: ElementId) -> Evaluated<&Seen<'a>> {
+        if self.places.is_empty() {
+            let size = self.columns.local.store.elements().len();
+            self.columns.local.budget.spend(size / 64)?;
+            self.places = vec![0; size];
         }
-        let mut seen = None;
+        if self.places[id as usize] == 0 {
+            let seen = self.look(look, id)?;
+            self.columns.local.budget.spend(1)?;
+            self.seen.push(seen);
+            self.places[id as usize] = self.seen.len() as u32;
+        }
+        Ok(&self.seen[self.places[id as usize] as usize - 1])
+    }
+
+    fn look(&mut self, look: &Look<'a>, id: ElementId) -> Evaluated<Seen<'a>> {
         if let Some(Common { skeleton, columns }) = &self.columns.common {
-            let new = || Box::new(Sight { columns, known: HashMap::new(), below: None });
-            let below = self.below.get_or_insert_with(new).of(look, skeleton.row(id))?;
-            let is_alike = !skeleton.is_changed(id) || skeleton.alike(id) > below.bytes;
-            seen = is_alike.then_some(below);
+            let below = self.below.get_or_insert_with(|| Box::new(Sight::new(columns)));
+            let seen = below.of(look, skeleton.row(id))?;
+            if !skeleton.is_changed(id) || skeleton.alike(id) > seen.bytes {
+                return Ok(seen.clone());
+            }
         }
-        let seen = match seen {
-            Some(seen) => seen,
-            None => look.see(&self.columns.texts, Item::Element(id))?,
-        };
-        self.columns.local.budget.spend(1)?;
-        self.known.insert(id, seen.clone());
-        Ok(seen)
+        look.see(&self.columns.texts, Item::Element(id))
     }
 }

@@ -16,7 +16,7 @@ use crate::xpath::number;
 use crate::xpath::parts::{Part, Use};
 
 use super::anchors::{Split, ValueTest, constant, split};
-use super::common::Known;
+use super::common::{Key, Known, Question};
 use super::dag;
 use super::local::{Item, Local};
 use super::looks::Look;
@@ -43,7 +43,7 @@ pub struct Columns<'a> {
     pub(super) texts: Texts<'a>,
     tree: RefCell<Tree>,
     /// Where the documents differ from what they have in common, for an operator.
-    pub(super) known: RefCell<HashMap<usize, Rc<Known>>>,
+    pub(super) known: RefCell<HashMap<Key, Rc<Known>>>,
     /// What the documents have in common, and the columns over it.
     pub(super) common: Option<Common<'a>>,
 }
@@ -93,9 +93,12 @@ impl<'a> Columns<'a> {
                 let (a, b) = (self.num(a, documents)?, self.num(b, documents)?);
                 Ok(zip(a, b, |a, b| cmp.numbers(a, b)))
             }
+            BoolExpr::Sets(Cmp::Ne, ..) => self.unequal(expr, documents),
+            BoolExpr::SetText(true, _, b) if !matches!(b, StrExpr::Const(_)) => {
+                self.unequal(expr, documents)
+            }
             _ if self.common.is_some() && !self.is_selective(expr, documents)? => {
-                let (part, needs) = (Part::Bool(expr), Needs::of_bool(expr));
-                self.in_common(part, &needs, documents, &|columns, documents| {
+                self.in_common(Question::bool(expr), documents, &|columns, documents| {
                     columns.leaf(expr, documents)
                 })
             }
@@ -120,23 +123,21 @@ impl<'a> Columns<'a> {
                 Some(wanted) => self.any(expr, set, ValueTest::Number(*cmp, wanted), documents),
                 None => self.whole_bool(expr, documents),
             },
-            BoolExpr::Sets(Cmp::Ne, ..) | BoolExpr::SetText(true, ..) => {
-                self.unequal(expr, documents)
-            }
             _ => self.whole_bool(expr, documents),
         }
     }
 
-    /// Whether any value of a set is unequal to another: mostly the first ones are.
+    /// Whether any value of a set is unequal to another: mostly the first ones are, as their beginnings say.
     fn unequal(&self, expr: &'a BoolExpr, documents: &[ElementId]) -> Evaluated<Vec<bool>> {
-        let layers = self.layers(Part::Bool(expr), documents)?;
-        let firsts = dag::unequal_firsts(layers, &self.texts.shared, expr, documents)?;
-        let Some(mut verdicts) = firsts else {
-            return self.whole_bool(expr, documents);
-        };
+        let firsts = dag::unequal_firsts(&self.texts, expr, documents)?;
+        let mut verdicts = firsts.unwrap_or_else(|| vec![false; documents.len()]);
         let undecided = chosen(documents, &verdicts, false);
         if !undecided.is_empty() {
-            settle(&mut verdicts, false, self.whole_bool(expr, &undecided)?);
+            let whole =
+                self.in_common(Question::bool(expr), &undecided, &|columns, documents| {
+                    columns.whole_bool(expr, documents)
+                })?;
+            settle(&mut verdicts, false, whole);
         }
         Ok(verdicts)
     }
@@ -232,8 +233,7 @@ impl<'a> Columns<'a> {
             _ if self.common.is_some()
                 && !Look::only(Part::Num(expr)).is_some_and(|(set, _)| is_plain(set)) =>
             {
-                let (part, needs) = (Part::Num(expr), Needs::of_num(expr));
-                self.in_common(part, &needs, documents, &|columns, documents| {
+                self.in_common(Question::num(expr), documents, &|columns, documents| {
                     columns.number(expr, documents)
                 })
             }
@@ -280,18 +280,24 @@ impl<'a> Columns<'a> {
 
     /// A boolean by distinct subtrees, or else by the interpreter.
     fn whole_bool(&self, expr: &'a BoolExpr, documents: &[ElementId]) -> Evaluated<Vec<bool>> {
-        let layers = self.layers(Part::Bool(expr), documents)?;
+        let layers = self.layers(Question::bool(expr), documents)?;
         match dag::bools(layers, &self.texts.shared, expr, documents)? {
             Some(column) => Ok(column),
-            None => self.interpret(documents, &Needs::of_bool(expr), |one, at| one.bool(expr, at)),
+            None => self.split(Question::bool(expr), documents, &|columns, documents| {
+                let needs = Needs::of_bool(expr);
+                columns.interpret(documents, &needs, |one, at| one.bool(expr, at))
+            }),
         }
     }
 
     fn whole_num(&self, expr: &'a NumExpr, documents: &[ElementId]) -> Evaluated<Vec<f64>> {
-        let layers = self.layers(Part::Num(expr), documents)?;
+        let layers = self.layers(Question::num(expr), documents)?;
         match dag::nums(layers, &self.texts.shared, expr, documents)? {
             Some(column) => Ok(column),
-            None => self.interpret(documents, &Needs::of_num(expr), |one, at| one.num(expr, at)),
+            None => self.split(Question::num(expr), documents, &|columns, documents| {
+                let needs = Needs::of_num(expr);
+                columns.interpret(documents, &needs, |one, at| one.num(expr, at))
+            }),
         }
     }
 

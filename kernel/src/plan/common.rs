@@ -4,10 +4,11 @@ use std::rc::Rc;
 
 use crate::eval::Evaluated;
 use crate::image::ElementId;
-use crate::xpath::ir::{BoolExpr, NumExpr, StrExpr};
+use crate::xpath::ir::{BoolExpr, NodeSet, NumExpr, StrExpr};
 use crate::xpath::parts::{Part, Use};
 
 use super::agreement::Agreement;
+use super::anchors::split;
 use super::columns::{Columns, Common, FEW, document_paths};
 use super::dag::{self, Layers};
 use super::needs::Needs;
@@ -29,23 +30,108 @@ pub enum Known {
     More(usize),
 }
 
+/// What is asked of documents.
+#[derive(Debug, Clone, Copy)]
+pub struct Question<'a>(Part<'a>);
+
+impl<'a> Question<'a> {
+    pub fn bool(expr: &'a BoolExpr) -> Self {
+        Question(Part::Bool(expr))
+    }
+
+    pub fn num(expr: &'a NumExpr) -> Self {
+        Question(Part::Num(expr))
+    }
+
+    fn needs(self) -> Needs<'a> {
+        match self.0 {
+            Part::Bool(expr) => Needs::of_bool(expr),
+            Part::Num(expr) => Needs::of_num(expr),
+            // Neither is asked of documents.
+            Part::Str(_) | Part::Set(..) => Needs::nothing(),
+        }
+    }
+
+    /// It is known by its place in memory, which it keeps while an expression is evaluated.
+    fn key(self) -> Key {
+        match self.0 {
+            Part::Bool(expr) => std::ptr::from_ref(expr) as usize,
+            Part::Num(expr) => std::ptr::from_ref(expr) as usize,
+            Part::Str(expr) => std::ptr::from_ref(expr) as usize,
+            Part::Set(set, _) => std::ptr::from_ref(set) as usize,
+        }
+    }
+
+    /// Whether it is mostly answered without looking at rows that differ.
+    fn is_by_postings(self) -> bool {
+        match self.0 {
+            Part::Bool(
+                BoolExpr::Exists(set)
+                | BoolExpr::SetText(_, set, StrExpr::Const(_))
+                | BoolExpr::SetNumber(_, set, NumExpr::Const(_)),
+            ) => are_split(set, Use::Any),
+            Part::Bool(expr) => dag::first_test(expr).is_some(),
+            Part::Num(NumExpr::Count(set) | NumExpr::Sum(set)) => are_split(set, Use::Each),
+            Part::Num(NumExpr::Text(a) | NumExpr::Length(a)) => matches!(**a, StrExpr::First(_)),
+            _ => false,
+        }
+    }
+}
+
+/// Whether postings say where the paths of a set begin.
+fn are_split(set: &NodeSet, used: Use) -> bool {
+    document_paths(set, used)
+        .is_some_and(|paths| paths.iter().all(|path| split(path.steps).is_some()))
+}
+
+/// What a question is known by.
+pub type Key = usize;
+
 /// Asks about documents by the columns of their store.
 type Ask<'f, 'a, T> = &'f dyn Fn(&Columns<'a>, &[ElementId]) -> Evaluated<Vec<T>>;
 
 impl<'a> Columns<'a> {
-    /// Asks about the documents of the skeleton, as far as those of the image are like them, and about
-    /// the others where they are.
+    /// Asks about documents where they differ from what they have in common, and else about that. What is
+    /// evaluated over distinct subtrees finds itself what they have in common, by [`Columns::layers`].
     pub(super) fn in_common<T: Copy>(
         &self,
-        part: Part<'a>,
+        question: Question<'a>,
+        documents: &[ElementId],
+        ask: Ask<'_, 'a, T>,
+    ) -> Evaluated<Vec<T>> {
+        let needs = question.needs();
+        if question.is_by_postings() {
+            return self.split_by(question, &needs, documents, ask);
+        }
+        self.differences(question, &needs, self.most_rows())?;
+        ask(self, documents)
+    }
+
+    /// As `in_common`, where it has been looked for differences.
+    pub(super) fn split<T: Copy>(
+        &self,
+        question: Question<'a>,
+        documents: &[ElementId],
+        ask: Ask<'_, 'a, T>,
+    ) -> Evaluated<Vec<T>> {
+        if !self.known.borrow().contains_key(&question.key()) {
+            return ask(self, documents);
+        }
+        self.split_by(question, &question.needs(), documents, ask)
+    }
+
+    /// Asks about the documents of the skeleton, as far as those of the image are like them, and about
+    /// the others where they are.
+    fn split_by<T: Copy>(
+        &self,
+        question: Question<'a>,
         needs: &Needs<'a>,
         documents: &[ElementId],
         ask: Ask<'_, 'a, T>,
     ) -> Evaluated<Vec<T>> {
         let Some(Common { skeleton, columns }) = &self.common else { return ask(self, documents) };
         let limit = documents.len() / DIFFERENT;
-        let most = if is_by_postings(part) { limit } else { self.most_rows() };
-        let known = self.differences(part, needs, most)?;
+        let known = self.differences(question, needs, limit)?;
         let Known::At(differences) = &*known else { return ask(self, documents) };
         if differences.len() > limit {
             return ask(self, documents);
@@ -66,7 +152,7 @@ impl<'a> Columns<'a> {
         let places = Places::of(alike.map(|&id| skeleton.row(id)), size);
         let of_rows = match places.rows() {
             [] => Vec::new(),
-            rows => columns.in_common(part, needs, rows, ask)?,
+            rows => columns.split_by(question, needs, rows, ask)?,
         };
         let of_others = if others.is_empty() { Vec::new() } else { ask(self, &others)? };
         let mut of_others = of_others.into_iter();
@@ -78,8 +164,13 @@ impl<'a> Columns<'a> {
     }
 
     /// Where the documents differ from the skeleton, if that is at no more elements than `most`.
-    fn differences(&self, part: Part<'a>, needs: &Needs<'a>, most: usize) -> Evaluated<Rc<Known>> {
-        let key = address(part);
+    fn differences(
+        &self,
+        question: Question<'a>,
+        needs: &Needs<'a>,
+        most: usize,
+    ) -> Evaluated<Rc<Known>> {
+        let key = question.key();
         if let Some(known) = self.known.borrow().get(&key)
             && !matches!(&**known, Known::More(least) if *least < most)
         {
@@ -106,55 +197,24 @@ impl<'a> Columns<'a> {
     /// the skeleton are asked about there, if it has been looked for differences.
     pub(super) fn layers(
         &self,
-        part: Part<'a>,
+        question: Question<'a>,
         documents: &[ElementId],
     ) -> Evaluated<Layers<'a, '_>> {
         let mut layers = Layers::only(&self.texts);
-        let is_known = |columns: &Columns<'a>| columns.known.borrow().contains_key(&address(part));
+        let is_known = |columns: &Columns<'a>| columns.known.borrow().contains_key(&question.key());
         if !is_known(self) || documents.len() <= FEW {
             return Ok(layers);
         }
-        let needs = match part {
-            Part::Bool(expr) => Needs::of_bool(expr),
-            Part::Num(expr) => Needs::of_num(expr),
-            Part::Str(_) | Part::Set(..) => return Ok(layers),
-        };
+        let needs = question.needs();
         let mut columns = self;
         while let Some(Common { skeleton, columns: below }) = &columns.common {
             // Where they were too many for others, they are not looked for again.
             let most = if is_known(columns) { 0 } else { columns.most_rows() };
-            let known = columns.differences(part, &needs, most)?;
+            let known = columns.differences(question, &needs, most)?;
             let Known::At(differences) = &*known else { break };
             layers.add(skeleton, &below.texts, differences)?;
             columns = below;
         }
         Ok(layers)
-    }
-}
-
-/// An operator by its place in memory, which it keeps while an expression is evaluated.
-fn address(part: Part<'_>) -> usize {
-    match part {
-        Part::Bool(expr) => std::ptr::from_ref(expr) as usize,
-        Part::Num(expr) => std::ptr::from_ref(expr) as usize,
-        Part::Str(expr) => std::ptr::from_ref(expr) as usize,
-        Part::Set(set, _) => std::ptr::from_ref(set) as usize,
-    }
-}
-
-/// Whether an operator is mostly answered without looking at rows that differ.
-fn is_by_postings(part: Part<'_>) -> bool {
-    match part {
-        Part::Bool(
-            BoolExpr::Exists(set)
-            | BoolExpr::SetText(_, set, StrExpr::Const(_))
-            | BoolExpr::SetNumber(_, set, NumExpr::Const(_)),
-        ) => document_paths(set, Use::Any).is_some(),
-        Part::Bool(expr) => dag::first_test(expr).is_some(),
-        Part::Num(NumExpr::Count(set) | NumExpr::Sum(set)) => {
-            document_paths(set, Use::Each).is_some()
-        }
-        Part::Num(NumExpr::Text(a) | NumExpr::Length(a)) => matches!(**a, StrExpr::First(_)),
-        _ => false,
     }
 }

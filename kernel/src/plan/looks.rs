@@ -154,6 +154,17 @@ impl<'a> OneValue<'_, 'a> {
     }
 
     fn number(&self, item: Item) -> Evaluated<f64> {
+        if let Some(text) = self.texts.single(item) {
+            self.looked_at(number::is_none(text).unwrap_or(ALL));
+            self.texts.local.budget.read(text)?;
+            return Ok(number::parse(text));
+        }
+        if let Item::Element(id) = item
+            && let Some(bytes) = self.texts.begins_as_no_number(id)?
+        {
+            self.looked_at(bytes);
+            return Ok(f64::NAN);
+        }
         let mut bytes = NUMERIC;
         loop {
             let (beginning, is_all) = self.texts.beginning(item, bytes)?;

@@ -83,7 +83,8 @@ enum Target {
 type Targets = Vec<Target>;
 
 impl<'a> Needs<'a> {
-    fn nothing() -> Self {
+    /// Nothing at all.
+    pub fn nothing() -> Self {
         let none = || Names::Some(Vec::new());
         Needs {
             elements: none(),

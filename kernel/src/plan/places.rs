@@ -32,6 +32,12 @@ impl Places {
         &self.rows
     }
 
+    /// Whether a row is one of them.
+    #[inline]
+    pub fn contains(&self, id: ElementId) -> bool {
+        self.bits[id as usize / 64] >> (id % 64) & 1 == 1
+    }
+
     /// The place of a row that is one of them.
     #[inline]
     pub fn place(&self, id: ElementId) -> usize {

@@ -39,6 +39,11 @@ impl Reached {
         self.bits[id as usize / 64] >> (id % 64) & 1 == 1
     }
 
+    /// The marked elements, in no order.
+    pub fn rows(self) -> Vec<ElementId> {
+        self.order
+    }
+
     /// The marked elements, children before parents.
     pub fn ascending(mut self) -> Vec<ElementId> {
         self.order.sort_unstable();

@@ -13,7 +13,7 @@ use super::shared::AllShared;
 use crate::beginnings::NUMERIC;
 use crate::eval::Evaluated;
 use crate::image::{Child, ElementId};
-use crate::xpath::ir::trim;
+use crate::xml::chars::is_space;
 use crate::xpath::number;
 
 /// String-values of up to so many bytes are kept; longer ones are put together from them.
@@ -87,11 +87,20 @@ impl<'a> Texts<'a> {
 
     /// The beginning of a node's string-value: at least `bytes` of it, or all. Says whether it is all.
     pub fn beginning(&self, item: Item, bytes: usize) -> Evaluated<(Cow<'a, str>, bool)> {
+        if let Some(text) = self.single(item) {
+            let mut end = text.len().min(bytes);
+            while !text.is_char_boundary(end) {
+                end += 1;
+            }
+            self.local.budget.read(&text[..end])?;
+            return Ok((Cow::Borrowed(&text[..end]), end == text.len()));
+        }
         let Item::Element(id) = item else { return Ok((self.local.value(item)?, true)) };
         if self.length(id)? <= bytes {
             return Ok((self.value(item)?, true));
         }
-        let mut beginning = String::new();
+        // Mostly the last text is not much longer than what is wanted of it.
+        let mut beginning = String::with_capacity(bytes + 40);
         self.begin(id, bytes, &mut beginning)?;
         self.local.budget.read(&beginning)?;
         Ok((Cow::Owned(beginning), false))
@@ -130,7 +139,7 @@ impl<'a> Texts<'a> {
         // Most texts begin as no number does.
         if let Item::Element(id) = item
             && self.only_text(id).is_none()
-            && !self.sign(id)?.is_some_and(begins_number)
+            && self.begins_as_no_number(id)?.is_some()
         {
             return Ok(f64::NAN);
         }
@@ -144,17 +153,30 @@ impl<'a> Texts<'a> {
         }
     }
 
-    /// The first byte of an element's string-value that is no white space.
+    /// After how many bytes it is certain that an element's string-value is no number, if its first sign
+    /// tells.
+    pub fn begins_as_no_number(&self, id: ElementId) -> Evaluated<Option<usize>> {
+        let mut before = 0;
+        let is_none = |sign: Option<u8>| !sign.is_some_and(begins_number);
+        // What is empty is no number, but what begins so may be one.
+        let sign = self.sign(id, &mut before)?;
+        Ok(is_none(sign).then_some(if sign.is_some() { before + 1 } else { usize::MAX }))
+    }
+
+    /// The first byte of an element's string-value that is no white space, and how many bytes there are
+    /// before it.
     // Depth is bounded by the parser, and where a file is opened: so recursion is.
-    fn sign(&self, id: ElementId) -> Evaluated<Option<u8>> {
+    fn sign(&self, id: ElementId, before: &mut usize) -> Evaluated<Option<u8>> {
         for child in self.local.store.children(id) {
             self.local.budget.spend(1)?;
             let sign = match child {
-                Child::Element(child) => self.sign(child)?,
+                Child::Element(child) => self.sign(child, before)?,
                 Child::Text(text) => {
                     let text = self.local.store.strings().get(text);
                     self.local.budget.spend(text.len() / 16)?;
-                    trim(text).bytes().next()
+                    let sign = text.bytes().position(|byte| !is_space(byte));
+                    *before += sign.unwrap_or(text.len());
+                    sign.map(|at| text.as_bytes()[at])
                 }
                 _ => None,
             };

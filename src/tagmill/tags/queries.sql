@@ -587,6 +587,31 @@ WHERE tag_id = ANY(%(tags)s)
 GROUP BY tag_id
 
 
+-- name: sizes_of_evaluated
+-- By seconds, ascending: how many more nodes evaluations of the expression found, and the changes that were read, the
+-- newest `most` at most. Relies on: nothing.
+SELECT max(at), sum(bit_count(added) - bit_count(removed))::bigint, sum(count(*)) OVER ()::bigint
+FROM (
+    SELECT at, added, removed
+    FROM match_change
+    WHERE expression_id = %(id)s AND is_move IS NULL
+    ORDER BY id DESC
+    LIMIT %(most)s
+) changed
+GROUP BY date_trunc('second', at)
+ORDER BY 1
+
+
+-- name: sizes_of_assigned
+-- The same of what was assigned to the tag by hand. Relies on: nothing.
+SELECT max(at), sum(bit_count(added) - bit_count(removed))::bigint, sum(count(*)) OVER ()::bigint
+FROM (
+    SELECT at, added, removed FROM assignment_change WHERE tag_id = %(id)s ORDER BY id DESC LIMIT %(most)s
+) changed
+GROUP BY date_trunc('second', at)
+ORDER BY 1
+
+
 -- name: freshness_in
 -- For the partition: how many definitions tags have, published or to be published, how many of them are not fresh
 -- there, and the last evaluation of one. Relies on: a missing match is stale.

@@ -1,6 +1,6 @@
 // What the server says to the pages of this browser, as it happens: see stream.mjs.
 import { connection, notice } from "./http.mjs";
-import { session } from "./session.mjs";
+import { allowed, session } from "./session.mjs";
 import { Stream } from "./stream.mjs";
 
 /** Hears "tag", "rebuild", "preview" and "worker" with what the API's events have, and "missed" when
@@ -35,7 +35,9 @@ function together() {
 }
 
 connection.addEventListener("found", () => live.dispatchEvent(new CustomEvent("missed")));
-if (typeof SharedWorker === "function") {
+if (!allowed("viewer")) {
+  // The stream is of the whole fleet. Pages look now and then.
+} else if (typeof SharedWorker === "function") {
   together();
   // A page that comes back from the browser's memory had let the worker go.
   addEventListener("pageshow", (event) => event.persisted && together());

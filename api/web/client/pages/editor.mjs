@@ -310,11 +310,7 @@ class Editor extends Page {
           <section class="card stack result" aria-label="What it matches">${this.result()}</section>
           ${allowed("operator") && this.row?.kind !== "manual" ? html`<tm-pins .preview=${this.preview} .version=${this.version}></tm-pins>` : nothing}
         </div>
-        ${
-          this.row
-            ? html`<tm-history tag=${this.tag} since=${this.row.created_at} .total=${this.row.node_count}></tm-history>`
-            : nothing
-        }
+        ${this.row ? html`<tm-history tag=${this.tag} .total=${this.row.node_count}></tm-history>` : nothing}
       </div>`;
   }
 

@@ -60,7 +60,8 @@ class NodePage extends Page {
 
   async open() {
     const id = segment(this.name);
-    const [node, all] = await Promise.all([api(`nodes/${id}`), api("tags/?limit=1000")]);
+    const tags = allowed("viewer") ? api("tags/?limit=1000") : { results: [] };
+    const [node, all] = await Promise.all([api(`nodes/${id}`), tags]);
     this.node = node;
     this.all = all.results;
     document.title = `${node.hostname || this.name} | Tagmill`;
@@ -83,6 +84,7 @@ class NodePage extends Page {
     const { query } = this;
     const definition = query.get("definition");
     const tag = query.get("tag");
+    if (!allowed("viewer")) return;
     if (!definition && !tag) return;
     this.isAsking = true;
     await this.trying(async () => {
@@ -143,7 +145,9 @@ class NodePage extends Page {
         <section class="stack" aria-label="Hardware">
           <tm-tree .document=${this.document} .isLoading=${!this.isRead} .marks=${this.marks}></tm-tree>
         </section>
-        <section class="stack" aria-label="Tags of the node">${this.carried()}${this.reason()}</section>
+        <section class="stack" aria-label="Tags of the node">
+          ${this.carried()}${allowed("viewer") ? this.reason() : nothing}
+        </section>
       </div>`;
   }
 

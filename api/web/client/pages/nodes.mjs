@@ -1,8 +1,9 @@
 // All machines: sought by the beginning of a name, and by a tag.
-import { html } from "../vendor/lit.mjs";
+import { html, nothing } from "../vendor/lit.mjs";
 import { all, api, segment } from "../base/http.mjs";
 import { count } from "../base/format.mjs";
 import { Page } from "../base/page.mjs";
+import { allowed } from "../base/session.mjs";
 import "../parts/nodes.mjs";
 
 const TYPING_MS = 150;
@@ -33,7 +34,7 @@ class NodesPage extends Page {
     super.connectedCallback();
     void this.trying(async () => {
       this.clusters = await all("clusters/?limit=1000");
-      this.tags = (await api("tags/?limit=1000")).results;
+      if (allowed("viewer")) this.tags = (await api("tags/?limit=1000")).results;
     });
   }
 
@@ -51,6 +52,13 @@ class NodesPage extends Page {
   typed(text) {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => (this.sought = text.trim()), TYPING_MS);
+  }
+
+  tagged() {
+    return html`<select aria-label="Tag" @change=${(/** @type {any} */ event) => (this.tag = event.target.value)}>
+      <option value="">Any tag</option>
+      ${this.tags.map((one) => html`<option>${one.name}</option>`)}
+    </select>`;
   }
 
   render() {
@@ -72,10 +80,7 @@ class NodesPage extends Page {
           <option value="">All clusters</option>
           ${this.clusters.map((one) => html`<option>${one.name}</option>`)}
         </select>
-        <select aria-label="Tag" @change=${(/** @type {any} */ event) => (this.tag = event.target.value)}>
-          <option value="">Any tag</option>
-          ${this.tags.map((one) => html`<option>${one.name}</option>`)}
-        </select>
+        ${allowed("viewer") ? this.tagged() : nothing}
       </div>
       <tm-nodes
         class="tall"

@@ -28,21 +28,21 @@ class History extends Page {
     ...Page.properties,
     tag: {},
     total: { type: Number },
-    since: {},
     events: { state: true },
     changes: { state: true },
+    sizes: { state: true },
   };
 
   constructor() {
     super();
     this.tag = "";
     this.total = 0;
-    /** When the tag was made, of no nodes. */
-    this.since = "";
     /** @type {any[] | null} */
     this.events = null;
     /** @type {any[]} */
     this.changes = [];
+    /** From when on it had how many nodes. @type {any[]} */
+    this.sizes = [];
   }
 
   /** @param {Map<string, unknown>} changed */
@@ -52,39 +52,19 @@ class History extends Page {
 
   async load() {
     const name = segment(this.tag);
-    const [events, changes] = await Promise.all([
+    const [events, changes, sizes] = await Promise.all([
       api(`tags/${name}/history?limit=${EVENTS}`),
       api(`tags/${name}/changes?limit=${CHANGES}`),
+      api(`tags/${name}/sizes`),
     ]);
     this.events = events.results;
     this.changes = changes.results;
+    this.sizes = sizes.results;
   }
 
-  /** Whether the tag had another definition before, whose changes are not among these. */
-  wasOther() {
-    return (this.events ?? []).some(
-      ({ changes: { definition } }) => Array.isArray(definition) && definition[0] !== null,
-    );
-  }
-
-  /** The tag's size after each change, from what it has now backwards to its beginning. What happened
-   * before the changes that are known is a gap. @returns {{points: [number, number | null][], hasGap: boolean}} */
-  sizes() {
-    let size = this.total;
-    /** @type {[number, number | null][]} */
-    const found = [[Date.now() / 1000, size]];
-    for (const change of this.changes) {
-      found.push([Date.parse(change.at) / 1000, size]);
-      size = Math.max(0, size - change.added_count + change.removed_count);
-    }
-    const began = Date.parse(this.since) / 1000;
-    const oldest = /** @type {[number, number]} */ (found[found.length - 1])[0];
-    const hasGap = began < oldest && (size > 0 || this.wasOther());
-    if (began < oldest) {
-      if (hasGap) found.push([(began + oldest) / 2, null]);
-      found.push([began, 0]);
-    }
-    return { points: found.reverse(), hasGap };
+  /** @returns {[number, number | null][]} */
+  points() {
+    return this.sizes.map(({ at, node_count: size }) => [Date.parse(at) / 1000, size]);
   }
 
   render() {
@@ -92,14 +72,15 @@ class History extends Page {
       return html`<h2>History</h2>
         ${this.shownProblem()}`;
     const moments = together(this.changes);
-    const { points, hasGap } = this.sizes();
+    const points = this.points();
+    const hasGap = points.some(([, size]) => size === null);
     return html`<section class="stack" aria-labelledby="changed-nodes">
         <h2 id="changed-nodes">Nodes over time</h2>
         ${
           moments.length
             ? html`<div class="card stack">
                 <tm-chart .points=${points}></tm-chart>
-                ${hasGap ? html`<p class="quiet small">The gap is time of other definitions, or of which no changes are kept.</p>` : nothing}
+                ${hasGap ? html`<p class="quiet small">The gap is time of which no changes are kept.</p>` : nothing}
                 <ol class="plainlist">
                   ${moments.slice(0, LISTED).map((moment) => this.moment(moment))}
                 </ol>

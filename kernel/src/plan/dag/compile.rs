@@ -78,7 +78,10 @@ impl<'a> Compiler<'a> {
                     if *unequal { ValueTest::Differs(text) } else { ValueTest::Equals(text) };
                 self.used(set, Use::Test, Some(test))
             }
-            BoolExpr::SetText(_, set, b) => Some(self.used(set, Use::Values, None)? | self.str(b)?),
+            BoolExpr::SetText(unequal, set, b) => {
+                let used = if *unequal { Use::Single } else { Use::Values };
+                Some(self.used(set, used, None)? | self.str(b)?)
+            }
             BoolExpr::Sets(Cmp::Eq, a, b) if self.shared.get(expr).is_some() => {
                 self.program.shared.extend(self.shared.get(expr));
                 let leaf = Use::Shared(self.program.shared.len() as u32 - 1);

@@ -6,6 +6,7 @@
 use crate::eval::Evaluated;
 use crate::image::{Child, DOCUMENT, ElementId, NameId, Skeleton, Store};
 use crate::plan::local::{Item, Local};
+use crate::plan::places::Places;
 use crate::plan::reach::Reached;
 use crate::plan::texts::Texts;
 
@@ -16,8 +17,8 @@ const NUMBER: u32 = (1 << SHIFT) - 1;
 /// One store, and which of its rows are answered by the next layer.
 pub struct Layer<'a, 't> {
     pub texts: &'t Texts<'a>,
-    below: Option<(&'a Skeleton, Reached)>,
-    /// How many rows the layers above have.
+    below: Option<(&'a Skeleton, Places)>,
+    /// How many rows of the layers above are asked about themselves.
     offset: usize,
 }
 
@@ -39,8 +40,10 @@ impl<'a, 't> Layers<'a, 't> {
     ) -> Evaluated<()> {
         let last = self.0.last_mut().expect("there is a first");
         let Local { store, budget, .. } = last.texts.local;
-        last.below = Some((skeleton, Reached::from(store, differences, budget)?));
-        let offset = last.offset + store.elements().len();
+        let reached = Reached::from(store, differences, budget)?.rows();
+        let own = Places::of(reached.into_iter(), store.elements().len());
+        let offset = last.offset + own.rows().len();
+        last.below = Some((skeleton, own));
         self.0.push(Layer { texts, below: None, offset });
         Ok(())
     }
@@ -50,20 +53,28 @@ impl<'a, 't> Layers<'a, 't> {
         self.0[0].texts.local
     }
 
-    /// The stores, the image's first.
-    pub fn iter(&self) -> impl Iterator<Item = Local<'a>> + '_ {
-        self.0.iter().map(|layer| layer.texts.local)
+    /// The last store, which is asked about most.
+    pub fn last(&self) -> Local<'a> {
+        self.0.last().expect("there is a first").texts.local
     }
 
-    /// How many rows there are in all.
+    /// The row of an element in the last store, if it is there.
+    #[inline]
+    pub fn in_last(&self, id: ElementId) -> Option<ElementId> {
+        ((id >> SHIFT) as usize + 1 == self.0.len()).then_some(id & NUMBER)
+    }
+
+    /// How many rows can be asked about.
     pub fn size(&self) -> usize {
         self.0.last().map_or(0, |last| last.offset + last.texts.local.store.elements().len())
     }
 
-    /// The place of a row among those of all layers.
+    /// The place of a row among those that can be asked about.
     #[inline]
     pub fn place(&self, id: ElementId) -> usize {
-        self.0[(id >> SHIFT) as usize].offset + (id & NUMBER) as usize
+        let layer = &self.0[(id >> SHIFT) as usize];
+        let row = id & NUMBER;
+        layer.offset + layer.below.as_ref().map_or(row as usize, |(_, own)| own.place(row))
     }
 
     /// The row that answers for one of the first layer.
@@ -74,8 +85,8 @@ impl<'a, 't> Layers<'a, 't> {
     #[inline]
     fn row_in(&self, mut layer: usize, mut id: ElementId) -> ElementId {
         for above in &self.0[layer..] {
-            let Some((skeleton, reached)) = &above.below else { break };
-            if reached.contains(id) {
+            let Some((skeleton, own)) = &above.below else { break };
+            if own.contains(id) {
                 break;
             }
             id = skeleton.row(id);

@@ -35,6 +35,7 @@ use crate::xpath::ir::{Axis, BoolExpr, NumExpr, Step, Test};
 use super::local::{Item, Local};
 use super::reach::Reached;
 use super::shared::AllShared;
+use super::texts::Texts;
 use compile::Compiler;
 pub use compile::first_test;
 pub use layers::Layers;
@@ -65,9 +66,11 @@ pub struct Dag<'a, 't> {
     /// What predicates with positions leave of lists.
     numbered: RefCell<HashMap<(usize, Value), Value>>,
     layers: Layers<'a, 't>,
-    /// The elements that have what a function needs in their subtree, where that are few, by layer.
-    reached: Vec<Vec<Option<Rc<Reached>>>>,
+    /// The elements of the last layer that have what a function needs in their subtree, where that are few.
+    reached: Vec<Option<Rc<Reached>>>,
     depth: Cell<u32>,
+    /// The fields of the surroundings that the function which is worked out has looked at.
+    seen: Cell<Env>,
     /// The condition that is worked out next.
     begun: Cell<Option<*const BoolExpr>>,
     /// Set when an evaluation fails for another reason than its budget.
@@ -101,13 +104,13 @@ pub fn nums<'a>(
 
 /// Whether the first node of a set is unequal to what all of the set are compared with.
 pub fn unequal_firsts<'a>(
-    layers: Layers<'a, '_>,
-    shared: &AllShared<'a>,
+    texts: &Texts<'a>,
     expr: &'a BoolExpr,
     documents: &[ElementId],
 ) -> Column<bool> {
     let ask = |dag: &Dag<'a, '_>, at| dag.are_firsts_unequal(expr, at);
-    column(layers, shared, documents, |compiler| compiler.firsts(expr), ask)
+    let compile = |compiler: &mut Compiler<'a>| compiler.firsts(expr);
+    column(Layers::only(texts), &texts.shared, documents, compile, ask)
 }
 
 /// Whether a boolean is answered here.
@@ -120,7 +123,7 @@ pub fn answers_num(expr: &NumExpr) -> bool {
     Compiler::default().num(expr).is_some()
 }
 
-fn column<'a, 't, T>(
+fn column<'a, 't, T: Copy>(
     layers: Layers<'a, 't>,
     shared: &AllShared<'a>,
     documents: &[ElementId],
@@ -131,22 +134,26 @@ fn column<'a, 't, T>(
     let Some(mask) = compile(&mut compiler) else { return Ok(None) };
     let dag = Dag::new(layers, compiler.program, documents.len())?;
     let mut results = Vec::with_capacity(documents.len());
+    let mut known: HashMap<ElementId, T> = HashMap::new();
     for &document in documents {
         let row = dag.layers.row(document);
-        let result = dag.root(row, mask).and_then(|root| ask(&dag, Context::only(root)));
-        match result {
+        if let Some(&result) = known.get(&row) {
+            results.push(result);
+            continue;
+        }
+        match dag.root(row, mask).and_then(|root| ask(&dag, Context::only(root))) {
             Ok(result) => results.push(result),
             Err(_) if dag.is_beyond.get() => return Ok(None),
             Err(error) => return Err(error),
         }
+        known.extend(results.last().map(|&result| (row, result)));
     }
     Ok(Some(results))
 }
 
 impl<'a, 't> Dag<'a, 't> {
     fn new(layers: Layers<'a, 't>, program: Program<'a>, documents: usize) -> Evaluated<Self> {
-        let reached = layers.iter().map(|local| reach::of(&program, local, documents));
-        let reached = reached.collect::<Evaluated<Vec<_>>>()?;
+        let reached = reach::of(&program, layers.last(), documents)?;
         let memo = Memo::new(program.funcs.len(), layers.size(), documents);
         let local = layers.first();
         Ok(Dag {
@@ -158,6 +165,7 @@ impl<'a, 't> Dag<'a, 't> {
             layers,
             reached,
             depth: Cell::new(0),
+            seen: Cell::new(0),
             begun: Cell::new(None),
             is_beyond: Cell::new(false),
         })
@@ -216,7 +224,8 @@ impl<'a, 't> Dag<'a, 't> {
     ) -> Evaluated<Value> {
         let env = env & func.mask;
         let place = self.layers.place(element);
-        if let Some(known) = self.memo.borrow().get(id, place, env) {
+        if let Some((known, seen)) = self.memo.borrow().get(id, place, env) {
+            self.see(if seen { func.mask } else { 0 });
             return Ok(known);
         }
         let depth = self.depth.get();
@@ -224,11 +233,20 @@ impl<'a, 't> Dag<'a, 't> {
             return self.beyond();
         }
         self.depth.set(depth + 1);
+        let outer = self.seen.replace(0);
         let found = self.worked_out(func, Place { item: Item::Element(element), env });
+        let seen = self.seen.get() & func.mask;
+        self.seen.set(outer | seen);
         self.depth.set(depth);
         let found = found?;
-        self.memo.borrow_mut().insert(id, place, env, found);
+        self.memo.borrow_mut().insert(id, place, (env, seen != 0), found);
         Ok(found)
+    }
+
+    /// Notes that fields of the surroundings have been looked at.
+    #[inline]
+    fn see(&self, fields: Env) {
+        self.seen.set(self.seen.get() | fields);
     }
 
     fn worked_out(&self, func: &Func<'a>, at: Place) -> Evaluated<Value> {

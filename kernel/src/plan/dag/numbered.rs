@@ -112,7 +112,10 @@ impl<'a> Dag<'a, '_> {
             }
         }
         let entry = match numbering.by_node {
-            true => Entry::Node(Place { env: at.env & func.mask, ..at }),
+            true => {
+                self.see(func.mask);
+                Entry::Node(Place { env: at.env & func.mask, ..at })
+            }
             false => Entry::Known(bits, self.ask(numbering.then, at)?),
         };
         Ok(self.values.borrow_mut().lists.of(func.op, entry))

@@ -240,6 +240,14 @@ impl<'a> Evaluator<'a> for Dag<'a, '_> {
         if let BoolExpr::SetNumber(cmp, set, b) = expr {
             return self.against_number(*cmp, set, b, at);
         }
+        if let BoolExpr::SetText(true, set, b) = expr {
+            // One of several values is another.
+            return Ok(Some(match self.used(set, Use::Single, at)? {
+                0 => false,
+                1 => true,
+                only => self.string(only - 2)? != self.str(b, at)?,
+            }));
+        }
         let Some((set, test)) = first_test(expr) else { return self.compared_with(expr, at) };
         let holds = match self.used(set, Use::FirstTest, at)? {
             0 => test.holds(""),
@@ -262,19 +270,18 @@ impl<'a> Dag<'a, '_> {
         b: &'a NumExpr,
         at: Context<Place>,
     ) -> Evaluated<Option<bool>> {
+        if !cmp.is_equality() {
+            // The set first: where it has no number, the other side does not matter.
+            let extreme = self.used(set, against_number(cmp), at)?;
+            return Ok(Some(match extreme.checked_sub(1) {
+                None => false,
+                Some(extreme) => cmp.numbers(self.number(extreme), self.num(b, at)?),
+            }));
+        }
         let b = self.num(b, at)?;
-        if cmp.is_equality() {
-            // What is no number is equal to nothing, and unequal to everything.
-            let is_none = || Ok(cmp == Cmp::Ne && self.used(set, Use::Values, at)? != 0);
-            return b.is_nan().then(is_none).transpose();
-        }
-        if b.is_nan() {
-            return Ok(Some(false));
-        }
-        Ok(Some(match self.used(set, against_number(cmp), at)? {
-            0 => false,
-            extreme => cmp.numbers(self.number(extreme - 1), b),
-        }))
+        // What is no number is equal to nothing, and unequal to everything.
+        let is_none = || Ok(cmp == Cmp::Ne && self.used(set, Use::Values, at)? != 0);
+        b.is_nan().then(is_none).transpose()
     }
 
     /// Whether the first node of a set is unequal to what the set is compared with, or to the first of that,

@@ -29,6 +29,7 @@ impl<'a> Dag<'a, '_> {
     #[inline]
     pub fn field(&self, atom: usize, env: Env) -> Value {
         let atom = &self.program.atoms[atom];
+        self.see(atom.bits);
         ((env & atom.bits) >> atom.shift) as Value
     }
 

@@ -115,11 +115,9 @@ impl<'a> Dag<'a, '_> {
     #[inline]
     fn is_empty(&self, id: FuncId, child: Item) -> bool {
         match child {
-            Item::Element(element) => {
-                let (layer, _, row) = self.layers.element(element);
-                let reached = self.reached[layer][id as usize].as_ref();
-                reached.is_some_and(|reached| !reached.contains(row))
-            }
+            Item::Element(element) => self.reached[id as usize].as_ref().is_some_and(|reached| {
+                self.layers.in_last(element).is_some_and(|row| !reached.contains(row))
+            }),
             _ => !self.program.func(id).leaves,
         }
     }

@@ -113,6 +113,13 @@ impl Simplifier<'_> {
                 }
             }
             BoolExpr::Sets(cmp, a, b) => match (self.set(a, here)?, self.set(b, here)?) {
+                // Every node of one is in the other, and equal to itself.
+                (Some((a, of_a)), Some((b, _))) if *cmp == Cmp::Eq && self.has_all(&b, &of_a) => {
+                    BoolExpr::Exists(a)
+                }
+                (Some((a, _)), Some((b, of_b))) if *cmp == Cmp::Eq && self.has_all(&a, &of_b) => {
+                    BoolExpr::Exists(b)
+                }
                 (Some((a, _)), Some((b, _))) => BoolExpr::Sets(*cmp, a, b),
                 _ => BoolExpr::Const(false),
             },
@@ -217,6 +224,10 @@ impl Simplifier<'_> {
             StrExpr::Substring(a, from, length) => {
                 let from = Box::new(self.num(from, here)?);
                 let length = length.as_ref().map(|length| self.num(length, here)).transpose()?;
+                if matches!(length, Some(NumExpr::Const(length)) if length.is_nan() || length < 0.5)
+                {
+                    return Ok(nothing());
+                }
                 StrExpr::Substring(text(a)?, from, length.map(Box::new))
             }
             StrExpr::Normalize(a) => StrExpr::Normalize(text(a)?),

@@ -178,6 +178,23 @@ impl Simplifier<'_> {
         }
     }
 
+    /// Whether a set has all nodes of some classes.
+    pub(super) fn has_all(&self, set: &NodeSet, classes: &Classes) -> bool {
+        let NodeSet::Path(Start::Root, steps) = set else { return false };
+        let (step, is_attribute) = match steps.as_slice() {
+            [step] if step.axis == Axis::Descendant => (step, false),
+            [all, step] if all.is_slashes() && step.axis == Axis::Attribute => (step, true),
+            _ => return false,
+        };
+        let is_one = |class: usize| match self.outline.named(class) {
+            Class::Attribute(_) => is_attribute && self.passes(step, class),
+            // Targets of instructions are not told apart.
+            Class::Element(DOCUMENT) | Class::Instruction => false,
+            _ => !is_attribute && self.passes(step, class),
+        };
+        step.predicates.is_empty() && classes.iter().all(is_one)
+    }
+
     /// Whether no node of some classes has a text for its value.
     pub(super) fn is_nowhere(&self, text: &str, classes: &Classes) -> Evaluated<bool> {
         self.budget.read(text)?;
@@ -212,7 +229,8 @@ impl Simplifier<'_> {
 fn begins_with_document(step: &Step) -> bool {
     let has_root = |predicate: &BoolExpr| match predicate {
         BoolExpr::Exists(NodeSet::Path(Start::Context, steps)) => {
-            *steps == [Step::all(Axis::Child)]
+            let any = Step::new(Axis::Child, Test::Any, Vec::new());
+            *steps == [Step::all(Axis::Child)] || *steps == [any]
         }
         _ => false,
     };
@@ -221,19 +239,55 @@ fn begins_with_document(step: &Step) -> bool {
         && step.predicates.iter().all(has_root)
 }
 
-/// The set of the first node of a set, where that is known.
+/// Whether the first node that a step leads to from the document is the root element, whose string-value
+/// is that of the document.
+fn begins_with_root(step: &Step) -> bool {
+    matches!(step.axis, Axis::Child | Axis::Descendant | Axis::DescendantOrSelf)
+        && step.test == Test::Any
+        && step.predicates.is_empty()
+}
+
+/// A set with the string-value of the first node of a set, where that is known.
 pub(super) fn first_of(set: NodeSet) -> NodeSet {
     match &set {
-        NodeSet::Path(Start::Root, steps) if matches!(steps.as_slice(), [step] if begins_with_document(step)) => {
+        NodeSet::Path(Start::Root, steps) if matches!(steps.as_slice(), [step] if begins_with_document(step) || begins_with_root(step)) => {
             NodeSet::Path(Start::Root, Vec::new())
         }
         _ => set,
     }
 }
 
+/// Adds a step to others that end with `//`, where one step takes the nodes that both lead to:
+/// `//self::x` and `//ancestor-or-self::x` are `//x`. Gives the step back elsewhere.
+fn from_everywhere(steps: &mut Vec<Step>, step: Step, is_from_document: bool) -> Option<Step> {
+    let is_after = steps.last().is_some_and(Step::is_slashes) && !step.positional;
+    let (with_self, needs_child) = match step.axis {
+        Axis::SelfNode | Axis::DescendantOrSelf => (true, false),
+        Axis::AncestorOrSelf if is_from_document => (true, false),
+        Axis::Ancestor if is_from_document => (true, true),
+        Axis::Child | Axis::Descendant => (false, false),
+        _ => return Some(step),
+    };
+    if !is_after {
+        return Some(step);
+    }
+    // Only `node()` is true of the document.
+    let is_below = !with_self || is_from_document && step.test != Test::Node;
+    let axis = if is_below { Axis::Descendant } else { Axis::DescendantOrSelf };
+    let mut predicates = step.predicates;
+    if needs_child {
+        let children = NodeSet::Path(Start::Context, vec![Step::all(Axis::Child)]);
+        predicates.insert(0, BoolExpr::Exists(children));
+    }
+    steps.pop();
+    steps.push(Step::new(axis, step.test, predicates));
+    None
+}
+
 /// Adds a step to others. What leads down and up again asks whether there is something below:
 /// `x/y/..` is `x[y]`. `is_from_document` says whether the last of the others starts there.
 fn back_and_forth(steps: &mut Vec<Step>, step: Step, is_from_document: bool) {
+    let Some(step) = from_everywhere(steps, step, is_from_document) else { return };
     let is_up = step.axis == Axis::Parent && !step.positional;
     let Some(down) = steps.pop_if(|last| {
         is_up
