@@ -140,3 +140,10 @@ fn what_is_in_sight_costs_nothing_where_it_is_not_looked_at() {
         ],
     );
 }
+
+/// Elements that an attribute names are looked for where that attribute is.
+#[test]
+fn what_an_attribute_names_is_not_looked_for_elsewhere() {
+    let image = fleet_of(|n, disk| format!("<serial>D{n:03}-{disk}</serial>"));
+    asked_of(&image, 60, &["string-length((//node[@class = 'system'])[last()]) > 11"]);
+}

@@ -13,7 +13,7 @@ from tagmill.matches.models import Expression, MatchChange
 from tagmill.tags import previews, rebuilds, tags
 from tagmill.tags.models import Preview
 from tagmill.work import leases, policy, queue
-from tagmill.work.models import Worker
+from tagmill.work.models import Lease, Worker
 from tests.support.fleet import ANY, HAS_GPU, north, put
 from tests.support.sql import execute
 from tests.support.workers import a_worker, complete, evaluated, fail, jobs, lease_one, work
@@ -33,9 +33,9 @@ def user() -> User:
     return User.objects.create_user("ann")
 
 
-def names(worker: Worker) -> list[set[str]]:
+def names(worker: Worker, *holds: int) -> list[set[str]]:
     """What each leased partition is to be evaluated for."""
-    answer = leases.grant(worker, 8, []).answer
+    answer = leases.grant(worker, 8, holds).answer
     return [
         {answer.expressions[str(item.expression)].text for item in lease.expressions}
         for lease in answer.leases
@@ -113,6 +113,12 @@ def test_an_ordinary_lease_takes_no_more_than_a_few_previews_along(user: User) -
     for item in names(worker):
         assert sum(text.startswith("//a") for text in item) == 8
         assert sum(text.startswith("//b") for text in item) == 2
+    # None where nothing is to be read for it.
+    Worker.objects.update(preview_quota_until="2100-01-01T00:00Z")
+    given = [str(item) for item in Lease.objects.values_list("uuid", flat=True)]
+    leases.give_up(worker, given, "once more")
+    for item in names(worker, *Partition.objects.values_list("id", flat=True)):
+        assert len(item) == 8 and all(text.startswith("//a") for text in item)
 
 
 def test_a_preview_lease_that_is_given_back_leaves_a_job_for_everything(user: User) -> None:

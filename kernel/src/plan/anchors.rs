@@ -100,23 +100,38 @@ fn value_test(predicate: &BoolExpr) -> Option<(&NodeSet, ValueTest<'_>)> {
     }
 }
 
+/// The parents of so few elements are counted, to know what looking at them costs.
+const MAX_COUNTED: usize = 64;
+
 /// Posting lists whose union holds every anchor that can satisfy a path.
 struct Candidates<'a> {
     lists: Vec<&'a [ElementId]>,
     /// The elements on all lists.
     total: usize,
-    /// Whether the lists hold children of the anchors instead.
-    children: bool,
+    /// How many parents these have, about, where the lists hold children of the anchors instead.
+    parents: Option<usize>,
 }
 
 impl<'a> Candidates<'a> {
-    fn new(lists: Vec<&'a [ElementId]>, children: bool) -> Self {
-        Candidates { total: lists.iter().map(|list| list.len()).sum(), lists, children }
+    fn new(lists: Vec<&'a [ElementId]>) -> Self {
+        let total = lists.iter().map(|list| list.len()).sum();
+        Candidates { total, lists, parents: None }
+    }
+
+    fn children(lists: Vec<&'a [ElementId]>, store: &Store) -> Self {
+        let mut found = Candidates::new(lists);
+        let mut parents = found.total;
+        // What is in few places only as itself may be so in many elements.
+        if found.total <= MAX_COUNTED {
+            let all = found.lists.iter().copied().flatten();
+            parents = all.map(|&id| store.parents(id).count()).sum();
+        }
+        found.parents = Some(parents);
+        found
     }
 
     fn cost(&self) -> usize {
-        // A parent costs its links too.
-        if self.children { self.total * 2 } else { self.total }
+        self.total + self.parents.unwrap_or(0)
     }
 }
 
@@ -175,7 +190,7 @@ impl<'a> Finder<'a> {
 
     /// The elements with such a child: where positions among siblings are to be counted.
     pub fn parents_named(&self, test: &Test, local: &Local<'a>) -> Evaluated<Vec<ElementId>> {
-        self.collect(&Candidates::new(self.named(test)?, true), local)
+        self.collect(&Candidates::children(self.named(test)?, self.store), local)
     }
 
     /// The elements that bear an attribute which meets the goal.
@@ -199,7 +214,7 @@ impl<'a> Finder<'a> {
         for &list in &candidates.lists {
             found.extend_from_slice(list);
         }
-        if candidates.children {
+        if candidates.parents.is_some() {
             return self.parents(&found, local);
         }
         if candidates.lists.len() > 1 {
@@ -215,7 +230,7 @@ impl<'a> Finder<'a> {
         rest: &'a [Step],
         goal: ValueTest<'a>,
     ) -> Evaluated<Candidates<'a>> {
-        let mut best = Candidates::new(self.named(&step.test)?, false);
+        let mut best = Candidates::new(self.named(&step.test)?);
         for predicate in &step.predicates {
             self.narrow(predicate, &mut best)?;
         }
@@ -240,7 +255,9 @@ impl<'a> Finder<'a> {
                 keep_shorter(self.bearers(*name, &test)?, best);
             }
             [Step { axis: Axis::Child, test: child @ Test::Name(_), .. }, ..] => {
-                keep_shorter(Candidates::new(self.named(child)?, true), best);
+                let candidates = Candidates::children(self.named(child)?, self.store);
+                self.budget.spend(candidates.parents.unwrap_or(0) / 4)?;
+                keep_shorter(candidates, best);
             }
             _ => {}
         }
@@ -274,7 +291,7 @@ impl<'a> Finder<'a> {
             }
         }
         lists.retain(|list| !list.is_empty());
-        Ok(Candidates::new(lists, false))
+        Ok(Candidates::new(lists))
     }
 }
 

@@ -127,14 +127,16 @@ class _OfSlots:
     ) -> None:
         self.ids = ids
         self._size = len(positions)
-        self._places = [positions[key] for key in ids]
+        # Mostly these are all of the set, in its order.
+        self._is_part = len(ids) < len(positions)
+        self._places = [positions[key] for key in ids] if self._is_part else []
         self._holds = holds
 
     def column(self, position: int) -> int:
         # A digit for each expression of the set, the first one last.
         digits = f"{self._holds[position]:0{self._size}b}".encode()
         flags = digits[::-1].translate(_FLAGS)
-        if len(self.ids) < self._size:
+        if self._is_part:
             flags = bytes(flags[place] for place in self._places)
         return int.from_bytes(flags, "little")
 

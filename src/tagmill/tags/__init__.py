@@ -8,6 +8,7 @@
 - `failures`: failed evaluations, and which of them count.
 - `freshness`, `waiting`: the state of a tag, and what it waits for.
 - `members`, `places`, `changes`: the nodes of a tag, and those that it gained and lost.
+- `sizes`: how many nodes a tag had over time.
 - `linting`, `explaining`: warnings about a definition, and why a node matches it.
 """
 
@@ -28,6 +29,7 @@ __all__ = [
     "publishing",
     "rebuilds",
     "revisions",
+    "sizes",
     "tags",
     "waiting",
 ]

@@ -194,8 +194,10 @@ def _fitting(candidates: list[Candidate], work: _Work) -> int:
     partition waits for the next lease."""
     if work.speed is None or len(candidates) < 2:  # noqa: PLR2004 - one is leased whatever it takes
         return len(candidates)
-    items = staleness.stale([candidates[0].partition])
-    expressions = policy.count(policy.named(items, work.kind)[0])
+    partition = candidates[0].partition
+    items = staleness.stale([partition])
+    named, _ = policy.named(items, work.kind, is_held=partition in work.held)
+    expressions = policy.count(named)
     return policy.fitting(candidates, expressions, work.speed, work.held)
 
 
@@ -270,9 +272,9 @@ def _oldest_base(items: Sequence[staleness.Stale]) -> int | None:
 def _named(
     partition: int, items: list[staleness.Stale], work: _Work
 ) -> tuple[list[staleness.Stale], Kind]:
-    named, kind = policy.named(items, work.kind)
+    is_held = partition in work.held
+    named, kind = policy.named(items, work.kind, is_held=is_held)
     if kind & WHOLE:
-        is_held = partition in work.held
         nodes = work.nodes.get(partition, 0)
         most = policy.part(policy.count(named), nodes, work.speed, is_held=is_held)
         named = policy.first(named, most)

@@ -31,7 +31,10 @@ READING_SECONDS = 0.75
 # A job that was overtaken by so many times the jobs that wait counts as held: what no worker holds
 # is not left behind by what is held and made again and again.
 MAX_OVERTAKEN = 8
-# An ordinary lease takes one preview along for so many expressions of tags.
+# An ordinary lease takes one preview along for so many expressions of tags, where it has to read
+# the partition for these anyway. Where it is held, previews have their quota and no more: what rode
+# along would come on top of it, and a definition that nobody has asked before costs more than one
+# that is evaluated again.
 RIDERS = 4
 # An ordinary lease of many partitions, each to be fetched, would keep previews of them waiting.
 MAX_ORDINARY = 16
@@ -211,8 +214,9 @@ def first(stale: Iterable[Stale], most: int) -> list[Stale]:
     return found
 
 
-def named(stale: list[Stale], kind: Kind) -> tuple[list[Stale], Kind]:
-    """The part of what is stale in a partition that its lease names, and what the lease is for."""
+def named(stale: list[Stale], kind: Kind, *, is_held: bool) -> tuple[list[Stale], Kind]:
+    """The part of what is stale in a partition that its lease names, and what the lease is for.
+    `is_held`: by the worker."""
     previews = [item for item in stale if item.is_preview]
     others = [item for item in stale if not item.is_preview]
     if previews and (kind == PREVIEW or not others):
@@ -223,9 +227,10 @@ def named(stale: list[Stale], kind: Kind) -> tuple[list[Stale], Kind]:
         return changed, CHANGE
     new = [item for item in others if item.base_rev is None and not item.is_forced]
     if kind == DEFINITION and new:
-        return new + _riders(previews, new), DEFINITION
+        return new + ([] if is_held else _riders(previews, new)), DEFINITION
     # Without a base the whole partition is due anyway, and the change only makes it come sooner.
-    return others + _riders(previews, others), CHANGE if kind == CHANGE else REBUILD
+    riders = [] if is_held else _riders(previews, others)
+    return others + riders, CHANGE if kind == CHANGE else REBUILD
 
 
 def _riders(previews: list[Stale], others: list[Stale]) -> list[Stale]:

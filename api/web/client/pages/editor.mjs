@@ -377,7 +377,7 @@ class Editor extends Page {
           members="${this.address()}/members"
           .total=${this.row.node_count}
           query="?tag=${segment(this.tag)}"
-          empty="No node carries it."
+          empty="No node carries it. ${this.row.kind === "manual" ? `Assign some: POST tags/${this.tag}/assign.` : "Its definition matches none."}"
         ></tm-nodes>`;
     }
     const query = new URLSearchParams({ definition: this.draft.definition, ...(this.tag ? { tag: this.tag } : {}) });

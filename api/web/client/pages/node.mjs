@@ -170,7 +170,9 @@ class NodePage extends Page {
           ? html`<p class="line">
               ${this.tags.map((name) => html`<a class="badge accent" href="/nodes/${segment(this.name)}?tag=${segment(name)}">${name}</a>`)}
             </p>`
-          : html`<p class="quiet">It carries none.</p>`
+          : html`<p class="quiet">
+              It carries none${allowed("viewer") ? ": below, a tag's definition says why it is out" : ""}.
+            </p>`
       }
     </div>`;
   }

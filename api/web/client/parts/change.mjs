@@ -12,6 +12,14 @@ const LISTS = /** @type {const} */ ([
   ["out", "Out"],
 ]);
 
+/** @type {Record<string, string>} */
+const EMPTY = {
+  members: "No node matches. Ask for less, or look at a machine under Out: its page says why it is out.",
+  added: "No node gains the tag.",
+  removed: "No node loses the tag.",
+  out: "No node is out: all that are evaluated match.",
+};
+
 class Change extends Part {
   static properties = {
     preview: { attribute: false },
@@ -162,7 +170,7 @@ class Change extends Part {
               members="previews/${shown.uuid}/members?change=${list}"
               .total=${totals[list] ?? 0}
               query=${this.query}
-              empty=${list === "removed" ? "No node loses the tag." : "No node is here."}
+              empty=${EMPTY[list]}
               @gone=${() => this.preview?.again()}
             ></tm-nodes>`
       }`;

@@ -9,10 +9,11 @@ export const TONES = { ready: "good", building: "warn", failed: "bad" };
 /** @param {any} tag */
 export function status(tag) {
   const { state, failure, freshness, kind, updated_at: at, waiting_for: waits } = tag;
+  const { evaluated_at: evaluated } = freshness;
   const fresh = `${count(freshness.partitions - freshness.pending)} of ${several(freshness.partitions, "partition")} up to date`;
   return html`<p class="line small">
       <span class="badge ${TONES[state]}">${state}</span><span class="badge">${kind}</span>
-      ${kind === "automatic" ? html`<span class="quiet">${fresh}</span>` : nothing}
+      ${kind === "automatic" ? html`<span class="quiet">${evaluated ? html`true ${time(evaluated)}, ` : nothing}${fresh}</span>` : nothing}
       <span class="quiet">changed ${time(at)}</span>
     </p>
     ${failure ? html`<p class="error small">${failure}</p>` : waits.length ? html`<p class="notice small">${waits[0].message}</p>` : nothing}`;

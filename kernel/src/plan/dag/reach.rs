@@ -7,7 +7,7 @@ use crate::eval::Evaluated;
 use crate::image::ElementId;
 use crate::plan::local::Local;
 use crate::plan::reach::Reached;
-use crate::xpath::ir::{Axis, Test};
+use crate::xpath::ir::{Axis, BoolExpr, NodeSet, Start, Step, StrExpr, Test};
 
 impl<'a> Program<'a> {
     /// Whether a function of this kind may find something at a text, a comment or an instruction.
@@ -38,25 +38,22 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// The names of elements of which a subtree must have one, so that a function finds something.
-    fn needed(&self, id: FuncId) -> Option<Vec<usize>> {
+    /// The elements of which a subtree must have one, so that a function finds something.
+    fn needed(&self, id: FuncId) -> Option<Vec<Needed<'a>>> {
+        let of_step = |step: &'a Step| match step.test {
+            _ if step.axis == Axis::Attribute => None,
+            Test::Name(name) | Test::AnyIn(name) => {
+                Some(vec![bearer(&step.predicates).unwrap_or(Needed::Named(name))])
+            }
+            _ => bearer(&step.predicates).map(|needed| vec![needed]),
+        };
         match self.func(id).kind {
-            Kind::Pass(step, then) => match step.test {
-                Test::Name(name) | Test::AnyIn(name) if step.axis != Axis::Attribute => {
-                    Some(vec![name])
-                }
-                _ => self.needed(then),
-            },
-            Kind::Listed(step, then) => match step.test {
-                Test::Name(name) | Test::AnyIn(name) if step.axis == Axis::Child => {
-                    Some(vec![name])
-                }
-                _ => self.needed(then),
-            },
-            Kind::Entry(number) => match self.numberings[number].step?.test {
-                Test::Name(name) | Test::AnyIn(name) => Some(vec![name]),
-                _ => None,
-            },
+            Kind::Pass(step, then) => of_step(step).or_else(|| self.needed(then)),
+            Kind::Listed(step, then) if step.axis == Axis::Child => {
+                of_step(step).or_else(|| self.needed(then))
+            }
+            Kind::Listed(_, then) => self.needed(then),
+            Kind::Entry(number) => of_step(self.numberings[number].step?),
             Kind::Holds(_, then)
             | Kind::Inner(then)
             | Kind::Children(then)
@@ -64,15 +61,44 @@ impl<'a> Program<'a> {
             | Kind::Subtree(then) => self.needed(then),
             Kind::Where(test, then) => self.needed(test).or_else(|| self.needed(then)),
             Kind::Both(a, b) => {
-                let mut names = self.needed(a)?;
-                names.extend(self.needed(b)?);
-                names.sort_unstable();
-                names.dedup();
-                Some(names)
+                let mut all = self.needed(a)?;
+                all.extend(self.needed(b)?);
+                all.sort_unstable();
+                all.dedup();
+                Some(all)
             }
             _ => None,
         }
     }
+}
+
+/// Elements that postings list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Needed<'a> {
+    Named(usize),
+    /// Those that bear an attribute.
+    Bearing(usize, &'a str),
+}
+
+/// The attribute that predicates demand of an element.
+fn bearer(predicates: &[BoolExpr]) -> Option<Needed<'_>> {
+    fn demanded(predicate: &BoolExpr) -> Option<Needed<'_>> {
+        match predicate {
+            BoolExpr::And(a, b) => demanded(a).or_else(|| demanded(b)),
+            BoolExpr::SetText(
+                false,
+                NodeSet::Path(Start::Context, steps),
+                StrExpr::Const(text),
+            ) => match steps.as_slice() {
+                [Step { axis: Axis::Attribute, test: Test::Name(name), .. }] => {
+                    Some(Needed::Bearing(*name, text))
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+    predicates.iter().find_map(demanded)
 }
 
 /// Where each function may find something; none where that is nearly everywhere.
@@ -81,7 +107,7 @@ pub fn of(
     local: Local<'_>,
     documents: usize,
 ) -> Evaluated<Vec<Option<Rc<Reached>>>> {
-    let mut known: Vec<(Vec<usize>, Option<Rc<Reached>>)> = Vec::new();
+    let mut known: Vec<(Vec<Needed<'_>>, Option<Rc<Reached>>)> = Vec::new();
     let mut reached = Vec::with_capacity(program.funcs.len());
     for Func { id, kind, .. } in &program.funcs {
         let names = match kind {
@@ -105,9 +131,28 @@ pub fn of(
     Ok(reached)
 }
 
-fn bearing(names: &[usize], local: Local<'_>, documents: usize) -> Evaluated<Option<Rc<Reached>>> {
-    let ids = names.iter().flat_map(|&name| local.names[name].ids());
-    let lists = ids.map(|&name| local.store.elements_named(name));
+fn bearing(
+    needed: &[Needed<'_>],
+    local: Local<'_>,
+    documents: usize,
+) -> Evaluated<Option<Rc<Reached>>> {
+    let store = local.store;
+    let mut lists = Vec::new();
+    for &needed in needed {
+        match needed {
+            Needed::Named(name) => {
+                let names = local.names[name].ids().iter();
+                lists.extend(names.map(|&name| store.elements_named(name)));
+            }
+            Needed::Bearing(name, text) => {
+                local.budget.read(text)?;
+                let Some(text) = store.strings().find(text) else { continue };
+                let names = local.names[name].ids().iter();
+                let pairs = names.filter_map(|&name| store.find_pair(name, text));
+                lists.extend(pairs.map(|pair| store.elements_bearing(pair)));
+            }
+        }
+    }
     let mut hits: Vec<ElementId> = Vec::new();
     for list in lists {
         if documents * 64 < hits.len() + list.len() {
