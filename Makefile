@@ -103,7 +103,7 @@ api-released: $(VENV)/development ## Keep the description of the API, which the 
 bounds: $(VENV)/development $(KERNEL) ## Look for texts that take the server a second or 100 MiB, among thousands
 	@TAGMILL_BOUNDS_CASES=2000 TAGMILL_BOUNDS_SECONDS=1 TAGMILL_BOUNDS_SEED=$$(date +%s) $(RUN) -m pytest -m "proof or not proof" tests/bounds
 
-chaos: $(VENV)/development $(KERNEL) ## Every fault under load, and a soak of an hour (ARGS="--soak 60"); docs/reliability.md
+chaos: $(VENV)/development $(KERNEL) ## Every fault under load, and a soak, in ten minutes (ARGS="--soak 3600" for an hour); docs/reliability.md
 	@$(RUN) manage.py bench chaos --json chaos.json $(ARGS)
 
 upgrade-proof: $(VENV)/development $(KERNEL) ## Servers and workers of PREVIOUS=<commit> beside these, under load

@@ -7,6 +7,7 @@ import resource
 import shutil
 from collections import Counter
 from collections.abc import Iterator
+from difflib import get_close_matches
 from importlib.util import find_spec
 
 from django.core.cache import cache
@@ -27,6 +28,8 @@ MIN_FREE_SHARE = 0.1
 MIN_FREE_BYTES = 5 * 2**30
 # Descriptors beside those of clients: the database's connections, files, pipes.
 SPARE_FILES = 256
+# What else is read of the environment, by workers.
+WORKERS, EVALUATOR = "TAGMILL_WORKER_", "TAGMILL_EVALUATOR"
 # Rights of a group or of others.
 SHARED = 0o077
 
@@ -63,8 +66,26 @@ def _failure(check: str, message: str, todo: str) -> Finding:
     return Finding(check, State.FAILURE, message, todo)
 
 
+def _unknown() -> list[Finding]:
+    """Variables that look like settings and are none: a typing error changes nothing, silently."""
+    known = [f"TAGMILL_{name.upper()}" for name in Config.model_fields]
+    found = []
+    for name in sorted(os.environ):
+        if not name.startswith("TAGMILL_") or name.startswith(WORKERS):
+            continue
+        if name not in (*known, EVALUATOR):
+            near = get_close_matches(name, known, 1)
+            todo = f"did you mean {near[0]}?" if near else "docs/settings.md has those there are"
+            said = f"{name} is no setting, and changes nothing"
+            found.append(Finding("settings", State.WARNING, said, todo))
+    return found
+
+
 def _settings(config: Config) -> Iterator[Finding]:
     problems = []
+    for finding in _unknown():
+        yield finding
+        problems.append("unknown")
     if database.is_embedded(config):
         yield Finding(
             "settings",

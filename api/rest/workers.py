@@ -252,7 +252,11 @@ class ShareOfWorker(WorkerCall):
 
         See docs/protocol.md, `share`."""
         asked = self.message(messages.ShareRequest)
-        return wire_answer(membership.share(self.worker(asked.worker), asked))
+        worker = self.worker(asked.worker)
+        share = membership.share(worker, asked)
+        if asked.former not in {None, asked.worker}:
+            leases.end_former(worker, str(asked.former))
+        return wire_answer(share)
 
 
 class GiveUp(WorkerCall):

@@ -12,6 +12,7 @@ from twisted.python.failure import Failure
 
 from api.server.threads import Threads
 from tagmill.errors import DatabaseBusy
+from tagmill.flows.together import MAX_PAUSES
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -24,8 +25,9 @@ TOO_LATE = "the requests before this one took too long: try again shortly"
 class Bounds:
     """`group` and `group_bytes`: of what goes together; `waiting` and `waiting_bytes`: of what has
     not begun. `seconds`: the longest that a request waits to begin. `patience`: a thread that has
-    been at work for so many seconds keeps the next one from beginning no longer. `linger`: the most
-    seconds after the end of a group in which the next one waits until it is as large."""
+    been at work for so many seconds keeps the next one from beginning no longer, two for twice as
+    many, and so on. `linger`: the most seconds after the end of a group in which the next one waits
+    until it is as large."""
 
     group: int
     group_bytes: int
@@ -121,7 +123,10 @@ class Grouping(Generic[Item, Result]):
         """For how long the next group does not begin yet: another has begun a moment ago, or has
         ended, and its clients are on their way."""
         if self._idle < self._threads.most:
-            return self._last_began + self._bounds.patience - now
+            # What those at work wait for may be one lock: the more they are, the longer others wait
+            # for a larger group.
+            pauses = min(1 << (self._threads.most - self._idle - 1), MAX_PAUSES)
+            return self._last_began + pauses * self._bounds.patience - now
         if len(self._waiting) >= self._expected or self._bytes >= self._bounds.group_bytes:
             return 0.0
         return self._lingers_until - now

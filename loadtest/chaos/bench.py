@@ -44,7 +44,7 @@ class ChaosBench(Bench):
         )
         parser.add_argument("--seconds", type=float, default=3.0, help="how long a fault lasts")
         parser.add_argument(
-            "--soak", type=float, default=3600.0, help="seconds of load and gentle faults after it"
+            "--soak", type=float, default=240.0, help="seconds of load and gentle faults after it"
         )
         parser.add_argument(
             "--recovery", type=float, default=5.0, help="most seconds from a fault's end"
@@ -115,7 +115,7 @@ class _Run:
         self._traffic.start()
         try:
             self._site.rest(WARM_SECONDS)
-            checks.recovery_seconds(self._site, self._traffic)
+            checks.recovery(self._site, self._traffic)
             chosen = [fault for fault in FAULTS if fault.name in self._options["faults"]]
             rows = [self._one(fault) for fault in chosen]
             soak = self._soak(self._options["soak"]) if self._options["soak"] else None
@@ -138,11 +138,13 @@ class _Run:
             return row | {"impossible": why}
         before, restarts = self._traffic.counted.copy(), self._site.restarts
         fault.run(self._site, self._traffic, self._options["seconds"])
-        recovery = checks.recovery_seconds(self._site, self._traffic)
+        recovery = checks.recovery(self._site, self._traffic)
         found = self._judged()
         counted = self._traffic.counted - before
         row |= {
-            "recovery_seconds": round(recovery, 3),
+            "recovery_seconds": recovery.seconds,
+            "stored_seconds": recovery.stored,
+            "defined_seconds": recovery.defined,
             "load": round(os.getloadavg()[0], 1),
             "restarts": self._site.restarts - restarts,
             **{name: counted[name] for name in ("answered", "busy", "cut", "wrong")},
@@ -150,7 +152,8 @@ class _Run:
             "usage": {name: one._asdict() for name, one in checks.usage(self._site).items()},
         }
         self._console.print(
-            f"{fault.says}: recovered in {recovery:.2f} s, {len(row['lost'])} lost,"
+            f"{fault.says}: recovered in {recovery.seconds:.2f} s (stored {recovery.stored:.2f},"
+            f" defined {recovery.defined:.2f}), {len(row['lost'])} lost,"
             f" {row['wrong_answers']} wrong"
         )
         return row
@@ -179,7 +182,7 @@ class _Run:
             if first is None and passed > seconds / 4:
                 first = checks.usage(self._site)
             fault.run(self._site, self._traffic, self._options["seconds"])
-            recoveries.append(checks.recovery_seconds(self._site, self._traffic))
+            recoveries.append(checks.recovery(self._site, self._traffic).seconds)
             self._site.rest(self._options["seconds"])
         found = self._judged()
         last = checks.usage(self._site)

@@ -48,9 +48,17 @@ class Usage(NamedTuple):
     files: int
 
 
-def recovery_seconds(site: Probed, traffic: Traffic) -> float:
-    """How long from now until an upload is stored, a new definition is evaluated everywhere and
-    published, and readers see what both say. Raises BenchError."""
+class Recovery(NamedTuple):
+    """Seconds until an upload was stored, until a new definition was, and until it was evaluated
+    everywhere and published, and readers saw what both say."""
+
+    stored: float
+    defined: float
+    seconds: float
+
+
+def recovery(site: Probed, traffic: Traffic) -> Recovery:
+    """How long from now. Raises BenchError."""
     began = time.monotonic()
     number = next(_numbers)
     text = f"//node[@id='bench-marker' and not(serial = 'x{number}')]"
@@ -61,15 +69,17 @@ def recovery_seconds(site: Probed, traffic: Traffic) -> float:
         lambda api: bool(api.call("PATCH", f"tags/{PROBE_TAG}", {"definition": text})),
         lambda api: _shows(api, text, is_there=bool(number % 2)),
     ]
+    passed: list[float] = []
     for attempt in attempts:
         while not _tried(site, attempt):
             site.look()
             if time.monotonic() > began + PATIENCE_SECONDS:
                 raise BenchError(f"no recovery in {PATIENCE_SECONDS:g} s")
             time.sleep(LOOK_SECONDS)
+        passed.append(round(time.monotonic() - began, 3))
     ledger.stored(PROBE_NODE, xml)
     ledger.defined(PROBE_TAG, text)
-    return time.monotonic() - began
+    return Recovery(*passed)
 
 
 def _tried(site: Probed, attempt: Callable[[Api], bool]) -> bool:

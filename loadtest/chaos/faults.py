@@ -39,6 +39,10 @@ class Fault:
     impossible: Callable[[Site], str | None] = lambda _: None
 
 
+def _rest(site: Site, _: Traffic, seconds: float) -> None:
+    site.rest(seconds)
+
+
 def _restart(mode: str) -> Callable[[Site, Traffic, float], None]:
     def run(site: Site, _: Traffic, seconds: float) -> None:
         with _without_database(site, mode):
@@ -106,8 +110,9 @@ def _kill_repeatedly(site: Site, _: Traffic, seconds: float) -> None:
 
 def _idle_in_transaction(site: Site, _: Traffic, seconds: float) -> None:
     with psycopg.connect(site.postgres.url) as forgotten:
-        forgotten.execute("SELECT FROM partition FOR UPDATE")
-        forgotten.execute("SELECT FROM tag FOR UPDATE")
+        # In the order and the strength in which servers lock them: it holds them up, no more.
+        forgotten.execute("SELECT FROM partition ORDER BY id FOR NO KEY UPDATE")
+        forgotten.execute("SELECT FROM tag ORDER BY id FOR NO KEY UPDATE")
         site.rest(seconds)
         forgotten.rollback()
 
@@ -222,6 +227,7 @@ def _no_clock(site: Site) -> str | None:
 
 
 FAULTS = (
+    Fault("nothing", "nothing is done: what a change takes under this load", _rest),
     Fault("restart-fast", "PostgreSQL restarts (fast)", _restart("fast")),
     Fault("restart-immediate", "PostgreSQL restarts (immediate)", _restart("immediate")),
     Fault("backends", "backends are killed, four times a second", _kill_backends),

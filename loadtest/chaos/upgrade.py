@@ -260,7 +260,7 @@ class _Steps:
         client.api.close()
         change()
         self._site.rest(self._options["seconds"])
-        checks.recovery_seconds(self._site, self._traffic)
+        checks.recovery(self._site, self._traffic)
         self._traffic.pause(self._site.look)
         try:
             checks.until_settled(self._site)

@@ -93,6 +93,20 @@ def test_what_the_server_says_of_itself_is_judged() -> None:
     assert clock.state is State.WARNING and "60 s apart" in clock.message
 
 
+def test_a_variable_that_is_no_setting(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TAGMILL_THREADS", "TAGMILL_WORKER_TOKEN", "TAGMILL_EVALUATOR"):
+        monkeypatch.setenv(name, "4")
+    before = found("settings")
+    monkeypatch.setenv("TAGMILL_THREADZ", "4")
+    monkeypatch.setenv("TAGMILL_", "4")
+    said = [(one.message, one.todo) for one in found("settings") if one not in before]
+    said_of = dict(said)
+    assert said_of["TAGMILL_THREADZ is no setting, and changes nothing"].endswith(
+        "TAGMILL_THREADS?"
+    )
+    assert len(said) == 2
+
+
 def test_threads_and_processes_that_want_too_many_connections(db: None) -> None:
     (one,) = found("connections", Config(processes="32", threads=64))
     assert one.state is State.FAILURE and "TAGMILL_PROCESSES" in one.todo

@@ -16,7 +16,7 @@ from tagmill.fleet.models import Cluster, Partition
 from tagmill.flows import ingest, maintenance
 from tagmill.flows.clusters import delete as delete_cluster
 from tagmill.work import leases, membership, workers
-from tagmill.work.models import Placement, Worker, WorkerToken
+from tagmill.work.models import Lease, Placement, Worker, WorkerToken
 from tagmill_wire.messages import Register, ShareRequest
 from tests.support.fleet import put, stale_partitions
 from tests.support.sql import execute
@@ -268,6 +268,24 @@ def test_a_worker_that_starts_again_has_its_former_place(
     stranger = a_worker(name="stranger")
     told(stranger, former=one)
     assert one.id in counting().values()
+
+
+def test_what_a_worker_had_leased_before_it_started_again_waits_for_no_deadline(
+    partitions: list[int],
+) -> None:
+    one, two = joined("one"), joined("two")
+    ours, theirs = leases.grant(one, 3, []).answer, leases.grant(two, 2, []).answer
+    again = workers.register(one.token, Register("one", "lxml", "1"))
+    assert leases.end_former(again, str(one.uuid)) == len(ours.leases) == 3
+    assert leases.end_former(again, str(one.uuid)) == leases.end_former(again, str(again.uuid)) == 0
+    kept = {str(uuid) for uuid in Lease.objects.values_list("uuid", flat=True)}
+    assert kept == {item.lease for item in theirs.leases}
+    # Others get them at once.
+    granted = [leases.grant(two, 10, []).answer.leases for _ in range(9)]
+    taken = {item.partition for items in granted for item in items}
+    assert {item.partition for item in ours.leases} <= taken
+    # A stranger's are not to be had.
+    assert leases.end_former(a_worker(name="stranger"), str(two.uuid)) == 0
 
 
 # -- what it costs, and what waits for what --------------------------------------------------------

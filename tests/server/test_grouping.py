@@ -67,8 +67,8 @@ class Hands:
 
 
 class Desk:
-    def __init__(self, bounds: Bounds = BOUNDS) -> None:
-        self.clock, self.hands = Clock(), Hands()
+    def __init__(self, bounds: Bounds = BOUNDS, most: int = 2) -> None:
+        self.clock, self.hands = Clock(), Hands(most)
         self._grouping: Grouping[str, str] = Grouping(self.clock, self.hands, self._work, bounds)
 
     def _work(self, items: Sequence[str]) -> list[str | BaseException]:
@@ -101,6 +101,20 @@ def test_the_first_goes_at_once_and_those_that_arrive_meanwhile_go_together() ->
     desk.hands.end()
     assert [answer.result for answer in answers[1:4]] == ["B", "invalid: bad", "C"]
     assert desk.hands.groups[2:] == [["d"]]
+
+
+def test_the_more_threads_wait_the_longer_others_wait_for_a_larger_group() -> None:
+    desk = Desk(most=4)
+    for item in ("a", "b"):
+        desk.ask(item)
+    desk.clock.advance(BOUNDS.patience)
+    assert desk.hands.groups == [["a"], ["b"]]
+    desk.ask("c")
+    desk.clock.advance(BOUNDS.patience)
+    desk.ask("d")
+    assert len(desk.hands.groups) == 2
+    desk.clock.advance(BOUNDS.patience)
+    assert desk.hands.groups[2:] == [["c", "d"]]
 
 
 def test_a_group_that_fails_whole_fails_for_all_and_the_next_goes_on() -> None:

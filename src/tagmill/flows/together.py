@@ -27,6 +27,7 @@ MAX_ITEMS = 64
 MAX_BYTES = 4 * 1024 * 1024
 # Where a thread has been at work for so long (it waits for a lock, for a slow disk), others go on.
 PATIENCE_SECONDS = 0.05
+MAX_PAUSES = 16
 # Above what the database allows statements and locks by default.
 MAX_SECONDS = 120.0
 
@@ -88,13 +89,18 @@ class Together(Generic[Item]):
                     if not mine.is_begun:
                         self._waiting.remove(mine)
                     raise DatabaseBusy("the requests before this one took too long: try again")
-                left = self._last_began + self._patience - now if self._running else 0.0
+                left = self._last_began + self._pause() - now if self._running else 0.0
                 if not mine.is_begun and left <= 0:
                     self._running += 1
                     self._last_began = now
                     return self._next()
                 self._changed.wait(ends - now if mine.is_begun else left)
         return []
+
+    def _pause(self) -> float:
+        """Longer with each thread that is at work: what they wait for may be one lock, and whoever
+        comes later is better off in a larger group than behind them."""
+        return self._patience * min(1 << (self._running - 1), MAX_PAUSES)
 
     def _next(self) -> list[_Call[Item]]:
         group: list[_Call[Item]] = []

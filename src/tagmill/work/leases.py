@@ -411,6 +411,19 @@ def give_back_unnamed(worker: Caller, named: Sequence[str]) -> None:
         give_up(worker, sorted(map(str, lost)), "the answer did not arrive")
 
 
+def end_former(worker: Worker, former: str) -> int:
+    """Take back the leases of the worker that this one was before it started again: nobody else
+    will complete them, and the deadline may be far away. How many there were."""
+    with transaction.atomic():
+        theirs = Lease.objects.filter(worker__uuid=former, worker__token=worker.token_id)
+        # One that is being completed is left for its deadline.
+        rows = locks.rows(theirs.exclude(worker=worker.pk), skip_locked=True)
+        count = len(_release(rows)) if rows else 0
+    if count:
+        log.info("its leases are taken back", action="former_ended", worker=former, leases=count)
+    return count
+
+
 def reap() -> int:
     """Take back the leases whose deadline has passed, by the database's clock, and those of workers
     of another incarnation, whom nobody answers any more; how many."""
