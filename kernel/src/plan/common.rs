@@ -10,7 +10,7 @@ use crate::xpath::parts::{Part, Use};
 use super::agreement::Agreement;
 use super::anchors::split;
 use super::columns::{Columns, Common, FEW, document_paths};
-use super::dag::{self, Layers};
+use super::dag::Layers;
 use super::needs::Needs;
 use super::places::Places;
 use super::reach::Reached;
@@ -18,8 +18,8 @@ use super::reach::Reached;
 /// Where more of the documents than one of so many differ from what they have in common, all are
 /// asked about.
 const DIFFERENT: usize = 4;
-/// Where more of the rows than one of so many differ, what the others have in common is not looked for.
-const ROWS: usize = 4;
+/// Where documents differ at more elements than so many each, what they have in common is not looked for.
+const EACH: usize = 3;
 
 /// Where documents differ from what they have in common, as far as an operator can tell.
 #[derive(Debug)]
@@ -70,9 +70,12 @@ impl<'a> Question<'a> {
                 | BoolExpr::SetText(_, set, StrExpr::Const(_))
                 | BoolExpr::SetNumber(_, set, NumExpr::Const(_)),
             ) => are_split(set, Use::Any),
-            Part::Bool(expr) => dag::first_test(expr).is_some(),
+            // The first nodes are soon found.
+            Part::Bool(BoolExpr::Texts(..) | BoolExpr::Contains(..) | BoolExpr::StartsWith(..)) => {
+                true
+            }
             Part::Num(NumExpr::Count(set) | NumExpr::Sum(set)) => are_split(set, Use::Each),
-            Part::Num(NumExpr::Text(a) | NumExpr::Length(a)) => matches!(**a, StrExpr::First(_)),
+            Part::Num(NumExpr::Text(_) | NumExpr::Length(_)) => true,
             _ => false,
         }
     }
@@ -103,7 +106,7 @@ impl<'a> Columns<'a> {
         if question.is_by_postings() {
             return self.split_by(question, &needs, documents, ask);
         }
-        self.differences(question, &needs, self.most_rows())?;
+        self.differences(question, &needs, documents.len() * EACH)?;
         ask(self, documents)
     }
 
@@ -189,10 +192,6 @@ impl<'a> Columns<'a> {
         Ok(known)
     }
 
-    fn most_rows(&self) -> usize {
-        self.local.store.elements().len() / ROWS
-    }
-
     /// The rows of the documents, of which those that an operator cannot tell from what they became in
     /// the skeleton are asked about there, if it has been looked for differences.
     pub(super) fn layers(
@@ -209,7 +208,7 @@ impl<'a> Columns<'a> {
         let mut columns = self;
         while let Some(Common { skeleton, columns: below }) = &columns.common {
             // Where they were too many for others, they are not looked for again.
-            let most = if is_known(columns) { 0 } else { columns.most_rows() };
+            let most = if is_known(columns) { 0 } else { documents.len() * EACH };
             let known = columns.differences(question, &needs, most)?;
             let Known::At(differences) = &*known else { break };
             layers.add(skeleton, &below.texts, differences)?;
