@@ -215,7 +215,7 @@ def test_jobs_are_counted_by_status(fleet: None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("task", "seconds"), [("reap", 5), ("sweep", 10), ("collect", 60), ("clean", 600)]
+    ("task", "seconds"), [("reap", 2), ("sweep", 10), ("collect", 60), ("clean", 600)]
 )
 def test_each_task_runs_as_often_as_is_said(task: str, seconds: int) -> None:
     found = app.periodic_registry.periodic_tasks[(task, "")].croniter

@@ -4,7 +4,7 @@ Procrastinate starts each once an interval, however many servers there are.
 
 | task | every | what it does |
 |---|---|---|
-| reap | 5 s | takes back leases whose deadline has passed |
+| reap | 2 s | takes back leases whose deadline has passed |
 | place | 5 s | gives what dead workers owned, and new partitions, to others that live |
 | sweep | 10 s | finds work that the queue forgot, publishes what a crash left behind, forgets
 |         |       | failed attempts that were followed by results |
@@ -98,7 +98,7 @@ def bounded(work: Callable[[], object]) -> Callable[[], None]:
     return run
 
 
-@_periodic("* * * * * */5")
+@_periodic("* * * * * */2")
 def reap() -> int:
     """How many leases had expired."""
     return leases.reap()
