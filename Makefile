@@ -15,7 +15,7 @@ PARALLEL = --numprocesses=$(WORKERS) --dist=worksteal
 PIP_AUDIT := 2.10.1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test proofs coverage test-without-kernel lint chaos upgrade-proof docs dist sbom audit release-check deploy-check format clean kernel-test kernel-bench kernel-fuzz differential bounds clients api-fuzz api-released vendor screenshots race
+.PHONY: help demo install test proofs coverage test-without-kernel lint chaos upgrade-proof docs dist sbom audit release-check deploy-check format clean kernel-test kernel-bench kernel-fuzz differential bounds clients api-fuzz api-released api-breaks vendor screenshots race
 
 help: ## Say what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -99,6 +99,13 @@ api-fuzz: $(VENV)/development ## Fuzz the API by its description, as each role, 
 api-released: $(VENV)/development ## Keep the description of the API, which the next release must not break
 	@mkdir -p build && $(RUN) manage.py spectacular --format openapi-json > build/openapi.json
 	@$(RUN) tests/support/released.py < build/openapi.json > docs/openapi-released.json
+
+# The last one whose modules the Go proxy has.
+OASDIFF := github.com/oasdiff/oasdiff@v1.18.6
+api-breaks: $(VENV)/development ## What of the API would break clients of the last release, as oasdiff sees it (go)
+	@mkdir -p build && $(RUN) manage.py spectacular --format openapi-json > build/openapi.json
+	@if command -v go >/dev/null; then go run $(OASDIFF) breaking --fail-on ERR docs/openapi-released.json build/openapi.json; \
+	else echo "There is no go: only tests/api/test_released.py has compared the descriptions."; fi
 
 bounds: $(VENV)/development $(KERNEL) ## Look for texts that take the server a second or 100 MiB, among thousands
 	@TAGMILL_BOUNDS_CASES=2000 TAGMILL_BOUNDS_SECONDS=1 TAGMILL_BOUNDS_SEED=$$(date +%s) $(RUN) -m pytest -m "proof or not proof" tests/bounds

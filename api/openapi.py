@@ -215,11 +215,14 @@ class Schema(AutoSchema):
         return found and {**found, "required": self._needs_body()}
 
     def _needs_body(self) -> bool:
-        """Whether there is something that must be sent: no body is one without fields."""
+        """Whether there is something that must be sent: no body is one without fields. Messages of
+        the worker protocol are not of DRF, and always sent."""
         untyped: Any = self
         given = untyped.get_request_serializer()
         body = given() if inspect.isclass(given) else given
-        needed = [each for each in getattr(body, "fields", {}).values() if each.required]
+        if not isinstance(body, serializers.Serializer):
+            return True
+        needed = [each for each in body.fields.values() if each.required]
         return self.method != "PATCH" and bool(needed or getattr(body, "alternatives", None))
 
     def _get_format_parameters(self) -> list[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from django.db.models import Q, QuerySet
@@ -81,11 +81,13 @@ def time(name: str, lookup: Lookup, description: str) -> Filter:
     def read(value: str) -> datetime:
         try:
             found = parse_datetime(value)
-        except ValueError:
-            found = None
-        if found is None:
-            raise Invalid(f"{name} must be a time as 2026-01-31T12:00:00Z", field=name)
-        return make_aware(found, get_current_timezone()) if is_naive(found) else found
+            if found is not None:
+                # PostgreSQL knows no zone as far from UTC as ISO 8601 allows.
+                aware = make_aware(found, get_current_timezone()) if is_naive(found) else found
+                return aware.astimezone(UTC)
+        except (ValueError, OverflowError):
+            pass
+        raise Invalid(f"{name} must be a time as 2026-01-31T12:00:00Z", field=name)
 
     schema = {"type": "string", "format": "date-time"}
     return Filter(name, description, schema, read, _applied(lookup))

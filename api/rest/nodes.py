@@ -74,7 +74,7 @@ class NodeWhole(NodeChange):
 
 
 class NodeIn(NodeWhole):
-    system_id = serializers.CharField(max_length=64)
+    system_id = serializers.CharField(max_length=64, trim_whitespace=False)
 
 
 class NodeOut(serializers.Serializer[Any]):

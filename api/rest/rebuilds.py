@@ -29,7 +29,7 @@ MAX_NAMES = 10
 class RebuildIn(Strict):
     alternatives = {"RebuildSome": {"tags": {}}, "RebuildAll": {"all": {"const": True}}}
     tags = serializers.ListField(
-        child=serializers.CharField(max_length=256),
+        child=serializers.CharField(max_length=256, trim_whitespace=False),
         required=False,
         allow_empty=False,
         min_length=1,

@@ -96,16 +96,20 @@ class DefinitionIn(Strict):
 
 class Assignment(Strict):
     add = serializers.ListField(
-        child=serializers.CharField(max_length=64), required=False, max_length=MAX_ASSIGNED
+        child=serializers.CharField(max_length=64, trim_whitespace=False),
+        required=False,
+        max_length=MAX_ASSIGNED,
     )
     remove = serializers.ListField(
-        child=serializers.CharField(max_length=64), required=False, max_length=MAX_ASSIGNED
+        child=serializers.CharField(max_length=64, trim_whitespace=False),
+        required=False,
+        max_length=MAX_ASSIGNED,
     )
 
 
 class PublishIn(Strict):
     without = serializers.ListField(
-        child=serializers.CharField(max_length=256),
+        child=serializers.CharField(max_length=256, trim_whitespace=False),
         allow_empty=False,
         min_length=1,
         max_length=MAX_CLUSTERS,

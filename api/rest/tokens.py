@@ -246,7 +246,7 @@ class WorkerTokenIn(Strict):
     }
     name = Name()
     clusters = serializers.ListField(
-        child=serializers.CharField(max_length=256),
+        child=serializers.CharField(max_length=256, trim_whitespace=False),
         required=False,
         max_length=MAX_CLUSTERS,
         help_text="Names or uuids.",

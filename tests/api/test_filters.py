@@ -202,3 +202,20 @@ def test_what_a_filter_does_not_take_is_refused(fleet: APIClient) -> None:
 def test_filters_are_of_lists_alone(fleet: APIClient) -> None:
     answer = fleet.post("/api/v1/tags/?prefix=g", {"name": "x"}, format="json")
     problem(answer, 400, "unknown_field")
+
+
+@pytest.mark.parametrize("query", ["since", "until"])
+def test_a_time_may_be_of_any_zone_and_must_be_one(admin: APIClient, query: str) -> None:
+    for place in ("rebuilds", "audit"):
+        for known in ("0429-02-11T07:51:31%2B17:21", "9998-01-01T00:00:00-23:59"):
+            assert admin.get(f"/api/v1/{place}/?{query}={known}").status_code == 200, known
+        for wrong in ("0001-01-01T00:00:00%2B01:00", "9999-12-31T23:59:59-01:00", "2026-02-30"):
+            answer = admin.get(f"/api/v1/{place}/?{query}={wrong}")
+            assert problem(answer, 400, "invalid")["field"] == query
+
+
+def test_names_in_lists_are_taken_as_they_are_sent(operator: APIClient) -> None:
+    problem(operator.post("/api/v1/rebuilds/", {"tags": ["\r"]}, format="json"), 404, "not_found")
+    operator.post("/api/v1/tags/", {"name": "hand"}, format="json")
+    assigned = operator.post("/api/v1/tags/hand/assign", {"add": [" m1 "]}, format="json")
+    assert assigned.json()["unknown"] == [" m1 "]

@@ -89,6 +89,7 @@ def test_a_body_must_be_sent_where_a_field_of_it_must(schema: Any) -> None:
         if "application/json" in operation.get("requestBody", {}).get("content", ())
     }
     assert needed["tags_create"] and needed["rebuilds_create"] and needed["worker_tokens_create"]
+    assert needed["workers_heartbeat"] and needed["workers_lease"]
     assert not needed["tags_partial_update"] and not needed["cache_flush"]
     assert not needed["nodes_replace"]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,12 +14,15 @@ from loadtest.benches.cache import ratios
 from loadtest.benches.calibrate import CalibrateBench
 from loadtest.benches.check import CheckBench, compare
 from loadtest.benches.growth import exponent
+from loadtest.benches.lists import LISTS, SHOWN, TURNS
 from loadtest.benches.saturation import bottleneck, conclusion
 from loadtest.benches.sweep import sweet_spot, sweet_spots
 from loadtest.planner.costs import ORIGIN, Costs, load
 from loadtest.planner.fitting import least_squares, relative
 from loadtest.rig.behaviour import holds
 from loadtest.rig.definitions import definitions
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_exponent_of_a_power_law_is_found_whatever_its_height() -> None:
@@ -243,3 +248,13 @@ def test_the_caches_ratios_are_of_the_shortest_and_the_longest_list() -> None:
 
     found = ratios([row(10, 4.0, 2.0), row(100, 5.0, 1.0), row(3000, 50.0, 2.0)])
     assert found == {"at_10": 2.0, "at_3000": 25.0, "cpu_at_3000": 25.0}
+
+
+def test_the_figures_of_lists_are_of_all_lists_at_the_size_that_is_meant() -> None:
+    found = json.loads((ROOT / "docs/performance/lists.json").read_text())
+    assert (found["bench"], found["nodes"], found["tags"]) == ("lists", 10_000, 1000)
+    assert found["machine"]["cores"] and found["calls"] >= TURNS
+    assert found["lists"].keys() == LISTS.keys()
+    for figures in found["lists"].values():
+        assert 0 < figures["p50_ms"] <= figures["p95_ms"] <= figures["max_ms"]
+        assert figures.keys() == set(SHOWN)

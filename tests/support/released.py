@@ -164,7 +164,8 @@ def _resolved(document: Mapping[str, Any], schema: Any) -> Any:
 
 
 # Texts for people may change at any time.
-TEXTS = frozenset({"description", "summary", "example", "examples", "title", "tags", "links"})
+# The titles of alternatives are not among them: oasdiff, and clients, know these by their titles.
+TEXTS = frozenset({"description", "summary", "example", "examples", "tags", "links"})
 
 
 def reduced(document: Mapping[str, Any]) -> dict[str, Any]:
