@@ -42,7 +42,8 @@ VIEWED = ("tags.tag", "fleet.cluster", "fleet.partition", "fleet.node", "tags.re
 def needed_by(view: Any, method: str | None) -> Role:
     """The view's `roles` name the role for a method; without it, reading takes a viewer and
     everything else an operator. NONE is everybody who is somebody."""
-    needed: Role | None = getattr(view, "roles", {}).get(method)
+    # HEAD says how long the answer to GET is, and whether there is one.
+    needed: Role | None = getattr(view, "roles", {}).get("GET" if method == "HEAD" else method)
     if needed is None:
         return Role.VIEWER if method in SAFE_METHODS else Role.OPERATOR
     return needed

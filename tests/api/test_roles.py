@@ -133,6 +133,17 @@ def test_each_role_may_do_what_the_table_says(db: None) -> None:
                 assert needed in problem(answer, 403, "forbidden")["detail"]
 
 
+def test_who_may_not_get_may_not_ask_for_the_headers_either(db: None) -> None:
+    """HEAD says what there is, and how long it is."""
+    viewer, uploader = client_of("viewer"), client_of("uploader")
+    refused = [path for method, path, needed in ADDRESSES if method == "get" and needed == "admin"]
+    assert len(refused) > 5
+    for path in refused:
+        assert ask(viewer, "head", path).status_code == 403, path
+    assert ask(uploader, "head", "tags/").status_code == 403
+    assert ask(uploader, "head", "auth/token").status_code == 200
+
+
 def test_without_a_token_nothing_is_shown(anonymous: APIClient) -> None:
     for method, path, _ in ADDRESSES:
         answer = ask(anonymous, method, path)
