@@ -66,7 +66,8 @@ def test_a_log_that_takes_nothing_stops_no_request(
     kind: str, pipe: tuple[int, int], tmp_path: Path
 ) -> None:
     listen = f"127.0.0.1:{free_port()}"
-    command = [sys.executable, str(ROOT / "manage.py"), "serve", "--no-maintenance", "--listen", listen]
+    serve = ("serve", "--no-maintenance", "--listen", listen)
+    command = [sys.executable, str(ROOT / "manage.py"), *serve]
     if kind == "closed":
         command = ["sh", "-c", 'exec "$@" 2>&-', "sh", *command]
     # Nobody reads the pipe: it takes 64 KiB, and then whoever writes waits.
