@@ -292,6 +292,10 @@ class Request(server.Request):
         super().finish()
 
     def connectionLost(self, reason: Any) -> None:
+        if not self.request_id:
+            # Its head was never read to the end: nobody has begun with it.
+            super().connectionLost(reason)
+            return
         self._leave()
         if self.startedWriting and not self.finished:
             # A client that has its whole answer may leave before the request is finished.

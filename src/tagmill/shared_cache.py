@@ -30,13 +30,18 @@ class SharedDatabaseCache(DatabaseCache):
     def incr(self, key: Any, delta: int = 1, version: int | None = None) -> int:
         with self._alone(key, version) as (name, cursor):
             found = self.get(key, version=version)
-            if found is None:
-                raise ValueError(f"there is no entry {name}")
-            value = int(found) + delta
-            dumped = base64.b64encode(pickle.dumps(value, self.pickle_protocol)).decode("latin1")
-            table = connection.ops.quote_name(self._table)  # type: ignore[attr-defined]
-            cursor.execute(f"UPDATE {table} SET value = %s WHERE cache_key = %s", [dumped, name])  # noqa: S608
-        return value
+            if found is not None:
+                value = int(found) + delta
+                dumped = base64.b64encode(pickle.dumps(value, self.pickle_protocol)).decode()
+                table = connection.ops.quote_name(self._table)  # type: ignore[attr-defined]
+                cursor.execute(
+                    f"UPDATE {table} SET value = %s WHERE cache_key = %s",  # noqa: S608
+                    [dumped, name],
+                )
+                return value
+        # Only now: the look has deleted an entry that ended, and an error would undo that. `add`
+        # knows whole seconds, and would take it for one that goes on.
+        raise ValueError(f"there is no entry {name}")
 
     @contextmanager
     def _alone(self, key: Any, version: int | None) -> Iterator[tuple[str, Any]]:

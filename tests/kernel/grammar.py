@@ -276,7 +276,7 @@ def _test(rng: Random) -> str:
 
 
 def _predicate(rng: Random, depth: int) -> str:
-    kind = rng.randrange(8)
+    kind = rng.randrange(9)
     if kind == 0:
         return rng.choice(
             ["[1]", "[2]", "[last()]", "[position() < 3]", "[position() = last()]", "[last() - 1]"]
@@ -287,4 +287,11 @@ def _predicate(rng: Random, depth: int) -> str:
         return f"[{rng.choice(['contains', 'starts-with'])}(., {string(rng, 0)})]"
     if kind == 4:
         return f"[{number(rng, depth)} {rng.choice(COMPARISONS)} {rng.choice(POSITIONS)}]"
+    if kind == 5:
+        # What is compared with all of its kind, with what is around it, or with a count.
+        own = rng.choice(["", "@"]) + rng.choice(NAMES)
+        other = rng.choice(
+            [f"//{own}", f"../{own}", f"count(//{own})", f"//ancestor-or-self::*/{own}"]
+        )
+        return f"[{own} {rng.choice(COMPARISONS)} {other}]"
     return f"[{expression(rng, depth)}]"

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pytest
 from django.core.cache import caches as made
@@ -31,6 +32,13 @@ print("ready", flush=True)
 sys.stdin.readline()
 print(json.dumps([counters.count("login", 60, time.time())[0] for _ in range({CALLS})]))
 """
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_counter_begins_anew_in_the_second_in_which_it_ended() -> None:
+    assert counters.count("login", 60, time.time())[0] == 1
+    CacheEntry.objects.update(expires=datetime.now(UTC).replace(microsecond=0))
+    assert counters.count("login", 60, time.time())[0] == 1
 
 
 def test_two_processes_at_once_count_each_call_once(transactional_db: None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from uuid import UUID
 
 import pytest
@@ -29,6 +30,18 @@ def test_a_token_of_any_bytes_is_a_wrong_token(stack: Stack, scheme: str) -> Non
             stack, method, path, b"{}", Authorization=f"{scheme} {BYTES}", Prefer="wait=1"
         )
         assert (response.status, json.loads(data)["code"]) == (401, "unauthorized"), path
+
+
+def test_a_head_that_is_no_http_ends_the_connection_and_nothing_else(own_stack: Stack) -> None:
+    host, _, port = own_stack.listen.partition(":")
+    for head in (b"GET /a\x1b b HTTP/1.1\r\nHost: x\r\nX: \x00\r\n\r\n", b"GET / HTTP/1.1\r\nX: "):
+        with socket.create_connection((host, int(port)), timeout=10) as connection:
+            connection.sendall(head)
+            connection.shutdown(socket.SHUT_WR)
+            while connection.recv(4096):
+                pass
+    assert call(own_stack, "GET", "/healthz")[0].status == 200
+    assert "Traceback" not in (own_stack.log / "server.log").read_text()
 
 
 def kind(path: str) -> str:

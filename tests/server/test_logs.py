@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from api.server.logsink import Sink
-from loadtest.rig.stack import MANAGE, Stack, free_port
+from loadtest.rig.stack import ROOT, Stack, free_port
 from tests.server.test_serve import call
 from tests.support.sql import database_url
 from tests.support.threads import until
@@ -66,7 +66,8 @@ def test_a_log_that_takes_nothing_stops_no_request(
     kind: str, pipe: tuple[int, int], tmp_path: Path
 ) -> None:
     listen = f"127.0.0.1:{free_port()}"
-    command = [sys.executable, str(MANAGE), "serve", "--no-maintenance", "--listen", listen]
+    serve = ("serve", "--no-maintenance", "--listen", listen)
+    command = [sys.executable, str(ROOT / "manage.py"), *serve]
     if kind == "closed":
         command = ["sh", "-c", 'exec "$@" 2>&-', "sh", *command]
     # Nobody reads the pipe: it takes 64 KiB, and then whoever writes waits.

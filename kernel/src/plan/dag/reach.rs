@@ -76,7 +76,7 @@ impl<'a> Program<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Needed<'a> {
     Named(usize),
-    /// Those that bear an attribute.
+    /// Elements that bear an attribute.
     Bearing(usize, &'a str),
 }
 
