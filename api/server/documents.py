@@ -54,6 +54,8 @@ BOUNDS = Bounds(
     seconds=20.0,
     patience=0.05,
     linger=0.010,
+    # What a group costs beside its uploads is a third of an upload then.
+    enough=8,
 )
 PARAMETERS = frozenset({"probe", "cluster"})
 # Characters of a cluster's name.

@@ -27,7 +27,7 @@ class Bounds:
     not begun. `seconds`: the longest that a request waits to begin. `patience`: a thread that has
     been at work for so many seconds keeps the next one from beginning no longer, two for twice as
     many, and so on. `linger`: the most seconds after the end of a group in which the next one waits
-    until it is as large."""
+    until it is as large, or `enough`."""
 
     group: int
     group_bytes: int
@@ -36,6 +36,7 @@ class Bounds:
     seconds: float
     patience: float
     linger: float = 0.0
+    enough: int = 1
 
 
 class _Waiting(Generic[Item, Result]):
@@ -55,7 +56,8 @@ class Grouping(Generic[Item, Result]):
 
     Clients that were answered together come again one after the other. Most of what a group costs
     does not depend on its size, so the first of them waits for the others: for as long as their
-    last group took, and no longer than `linger`.
+    last group took, and no longer than `linger`. Where `enough` wait already, more would gain little,
+    and it is better that clients and database work at the same time.
 
     `work` has for each item, in their order, its result or the error that it raises; where `work`
     itself raises, every item does. A client that leaves takes its item back until it begins. Lives
@@ -191,6 +193,6 @@ class Grouping(Generic[Item, Result]):
         now, waiting = self._reactor.seconds(), len(self._waiting)
         self._idle += 1
         # As many as there were are enough.
-        self._expected = min(self._bounds.group, size + waiting) if waiting < size else waiting
+        self._expected = min(self._bounds.enough, size + waiting) if waiting < size else waiting
         self._lingers_until = now + min(self._bounds.linger, now - began)
         self._begin()

@@ -204,9 +204,8 @@ def lives(process: psutil.Process) -> bool:
         return False
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.proof)]
-)
+@pytest.mark.proof
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_bench_leaves_no_process_and_no_database(number: int) -> None:
     bench = start("bench", "fleet", "--workers", "4", "--seconds", "60", "--evaluation", "0.01")
     process = psutil.Process(bench.pid)

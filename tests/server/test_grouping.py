@@ -157,7 +157,7 @@ def test_another_thread_goes_on_where_one_takes_long() -> None:
 
 
 def test_clients_that_were_answered_together_go_together_again() -> None:
-    desk = Desk(replace(BOUNDS, linger=0.2))
+    desk = Desk(replace(BOUNDS, linger=0.2, enough=3))
     for item in ("a", "b", "c"):
         desk.ask(item)
     desk.clock.advance(0.1)
@@ -174,7 +174,7 @@ def test_clients_that_were_answered_together_go_together_again() -> None:
 
 
 def test_nobody_waits_long_for_those_who_do_not_come_again() -> None:
-    desk = Desk(replace(BOUNDS, linger=0.2))
+    desk = Desk(replace(BOUNDS, linger=0.2, enough=3))
     for item in ("a", "b", "c"):
         desk.ask(item)
     desk.hands.end()

@@ -178,7 +178,7 @@ def test_a_wrong_worker_token_and_a_wrong_method_are_problems(stack: Stack) -> N
     assert (response.status, json.loads(data)["code"]) == (401, "unauthorized")
     assert response.getheader("WWW-Authenticate") == "Worker"
     response, _ = call(stack, "GET", "/api/v1/workers/lease")
-    assert (response.status, response.getheader("Allow")) == (405, "POST")
+    assert (response.status, response.getheader("Allow")) == (405, "POST, OPTIONS")
 
 
 def test_a_lease_request_is_bounded_and_checked_like_other_messages(stack: Stack) -> None:
