@@ -56,8 +56,8 @@ class Grouping(Generic[Item, Result]):
 
     Clients that were answered together come again one after the other. Most of what a group costs
     does not depend on its size, so the first of them waits for the others: for as long as their
-    last group took, and no longer than `linger`. Where `enough` wait already, more would gain little,
-    and it is better that clients and database work at the same time.
+    last group took, and no longer than `linger`. Where `enough` wait already, more would gain
+    little, and it is better that clients and database work at the same time.
 
     `work` has for each item, in their order, its result or the error that it raises; where `work`
     itself raises, every item does. A client that leaves takes its item back until it begins. Lives

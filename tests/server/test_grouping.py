@@ -173,6 +173,22 @@ def test_clients_that_were_answered_together_go_together_again() -> None:
     assert desk.hands.groups[2] == ["d", "e", "f"]
 
 
+def test_where_enough_wait_they_go_without_the_others() -> None:
+    desk = Desk(replace(BOUNDS, linger=0.2, enough=2))
+    for item in ("a", "b", "c", "d"):
+        desk.ask(item)
+    desk.clock.advance(0.1)
+    desk.hands.end()
+    assert desk.hands.groups[1] == ["b", "c", "d"]
+    desk.ask("e")
+    desk.clock.advance(0.1)
+    desk.hands.end()
+    # Three were answered, and two are here.
+    assert len(desk.hands.groups) == 2
+    desk.ask("f")
+    assert desk.hands.groups[2] == ["e", "f"]
+
+
 def test_nobody_waits_long_for_those_who_do_not_come_again() -> None:
     desk = Desk(replace(BOUNDS, linger=0.2, enough=3))
     for item in ("a", "b", "c"):
