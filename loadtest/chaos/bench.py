@@ -12,12 +12,12 @@ import psycopg
 from rich.console import Console
 from rich.table import Table
 
-from loadtest.bench import Bench, BenchError, Session, check_sizes, machine, names_of
+from loadtest.bench import Bench, BenchError, Session, machine, names_of
 from loadtest.chaos import checks
 from loadtest.chaos.checks import Usage
 from loadtest.chaos.faults import FAULTS, GENTLE, Fault
 from loadtest.chaos.ledger import Ledger, stored_documents
-from loadtest.chaos.site import Site, made, until_ready
+from loadtest.chaos.site import Site, add_sizes, check_site, made, until_ready
 from loadtest.chaos.traffic import Traffic, define
 from loadtest.rig.postgres import PostgresError
 
@@ -37,8 +37,7 @@ class ChaosBench(Bench):
     needs_database = False
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--nodes", type=int, default=400, help="nodes of the fleet")
-        parser.add_argument("--tags", type=int, default=10, help="tags that nobody edits")
+        add_sizes(parser)
         parser.add_argument(
             "--faults", type=names_of(NAMES), default=list(NAMES), help=f"of {', '.join(NAMES)}"
         )
@@ -51,9 +50,7 @@ class ChaosBench(Bench):
         )
 
     def run(self, options: dict[str, Any], session: Session) -> dict[str, Any]:
-        check_sizes(options, "nodes", "tags")
-        if not 0 < options["seconds"] <= MAX_SECONDS:
-            raise BenchError(f"--seconds is above 0, and at most {MAX_SECONDS:g}")
+        check_site(options, MAX_SECONDS)
         if not 0 <= options["soak"] <= MAX_SOAK_SECONDS:
             raise BenchError(f"--soak is at most {MAX_SOAK_SECONDS:g} seconds")
         try:

@@ -8,9 +8,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from argparse import ArgumentParser
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import psutil
 import psycopg
@@ -20,7 +21,7 @@ from django.core.management import call_command
 from api import tokens
 from api.roles import Role
 from fixtures import loader
-from loadtest.bench import BenchError
+from loadtest.bench import BenchError, check_sizes
 from loadtest.chaos.network import Network
 from loadtest.rig.postgres import Postgres, PostgresError
 from loadtest.rig.scratch import using
@@ -55,6 +56,19 @@ FAKETIME = (
     "/usr/lib/aarch64-linux-gnu/faketime/libfaketime.so.1",
     "/usr/lib64/faketime/libfaketime.so.1",
 )
+
+
+def add_sizes(parser: ArgumentParser) -> None:
+    """How large the site is: `nodes` and `tags` of the options."""
+    parser.add_argument("--nodes", type=int, default=400, help="nodes of the fleet")
+    parser.add_argument("--tags", type=int, default=10, help="tags that nobody edits")
+
+
+def check_site(options: Mapping[str, Any], most_seconds: float) -> None:
+    """Raises BenchError for a size, or for seconds, that a site cannot have."""
+    check_sizes(options, "nodes", "tags")
+    if not 0 < options["seconds"] <= most_seconds:
+        raise BenchError(f"--seconds is above 0, and at most {most_seconds:g}")
 
 
 class Probed(Protocol):

@@ -20,11 +20,11 @@ import psycopg
 from rich.console import Console
 from rich.table import Table
 
-from loadtest.bench import Bench, BenchError, Session, check_sizes, machine
+from loadtest.bench import Bench, BenchError, Session, machine
 from loadtest.chaos import checks
 from loadtest.chaos.ledger import Ledger, stored_documents
 from loadtest.chaos.network import Network
-from loadtest.chaos.site import DATABASE, LOOK_SECONDS, SETTINGS
+from loadtest.chaos.site import DATABASE, LOOK_SECONDS, SETTINGS, add_sizes, check_site
 from loadtest.chaos.traffic import Traffic, define
 from loadtest.rig.postgres import Postgres, PostgresError
 from loadtest.rig.scratch import using
@@ -44,8 +44,7 @@ class UpgradeBench(Bench):
     needs_database = False
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--nodes", type=int, default=400, help="nodes of the fleet")
-        parser.add_argument("--tags", type=int, default=10, help="tags that nobody edits")
+        add_sizes(parser)
         parser.add_argument(
             "--previous", required=True, metavar="REF", help="a commit, or a folder that has one"
         )
@@ -53,9 +52,7 @@ class UpgradeBench(Bench):
         parser.add_argument("--evaluator", default="auto", help="of the previous version's workers")
 
     def run(self, options: dict[str, Any], session: Session) -> dict[str, Any]:
-        check_sizes(options, "nodes", "tags")
-        if not 0 < options["seconds"] <= MAX_SECONDS:
-            raise BenchError(f"--seconds is above 0, and at most {MAX_SECONDS:g}")
+        check_site(options, MAX_SECONDS)
         try:
             previous = checked_out(options["previous"], session.log / "previous")
             with _Site.made(previous, options, session.log) as site, using(site.database):
