@@ -55,6 +55,7 @@ class WebBench(Bench):
                 profile=options["profile"],
                 clusters=pictures.CLUSTERS if has_pictures else 1,
             )
+            rig.tidy()
             rig.create_tags({tag.name: tag.definition for tag in SAMPLE_TAGS})
             with rig.stack(options["workers"]) as running, chromium() as browser:
                 running.settle()
