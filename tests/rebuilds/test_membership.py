@@ -17,7 +17,7 @@ from tagmill.flows import ingest, maintenance
 from tagmill.flows.clusters import delete as delete_cluster
 from tagmill.work import leases, membership, workers
 from tagmill.work.models import Lease, Placement, Worker, WorkerToken
-from tagmill_wire.messages import Register, ShareRequest
+from tagmill_wire.messages import Register, Share, ShareRequest
 from tests.support.fleet import put, stale_partitions
 from tests.support.sql import execute
 from tests.support.threads import at_once, done, in_thread, until_blocked
@@ -37,10 +37,14 @@ def partitions(db: None, configure: Callable[..., None]) -> list[int]:
 
 
 def told(worker: Worker, room: int = GIB, *, ready: bool = False, former: Any = None) -> set[int]:
-    named = None if former is None else str(former.uuid)
-    answer = membership.share(worker, ShareRequest(str(worker.uuid), room, ready, named))
+    answer = asked(worker, room, ready=ready, former=former)
     assert answer.epoch == membership.epoch()
     return set(answer.partitions)
+
+
+def asked(worker: Worker, room: int = GIB, *, ready: bool = False, former: Any = None) -> Share:
+    named = None if former is None else str(former.uuid)
+    return membership.share(worker, ShareRequest(str(worker.uuid), room, ready, named))
 
 
 def joined(name: str, *where: Cluster, room: int = GIB) -> Worker:
@@ -325,7 +329,7 @@ def test_workers_that_join_at_once_own_everything_between_them(
     partitions: list[int], no_jobs: None
 ) -> None:
     new = [a_worker(name=str(number)) for number in range(5)]
-    at_once(*(lambda worker=worker: told(worker, ready=True) for worker in new))
+    at_once(*(lambda worker=worker: asked(worker, ready=True) for worker in new))
     assert set(counting()) == set(partitions)
     loads = [list(counting().values()).count(worker.id) for worker in new]
     assert loads == [2] * 5

@@ -23,6 +23,8 @@ from tests.system.test_database_restart import eventually, prepare
 
 NODES = ("a", "b", "c")
 
+pytestmark = pytest.mark.proof
+
 
 class Site:
     """A server and two workers; a database with a replica. `primary` is the one that is written."""
